@@ -1,0 +1,9 @@
+//! int8 and f32 kernels over slices: packing, selection, and the thread pool that they share.
+//!
+//! A kernel folder is closed: `mod.rs` has the safe interface, one file per instruction set beside a
+//! portable reference of the same bits, and tests that run every instruction set the machine has.
+//! Graphs are deliberately absent; `unsafe` stands in the files of one instruction set each.
+
+pub mod isa;
+
+pub use isa::{Isa, Level};

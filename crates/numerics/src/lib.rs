@@ -1,0 +1,21 @@
+//! Element types, scale and zero point, and the one definition of rounding and requantization.
+//!
+//! Every kernel, observer and writer of the workspace takes its arithmetic from here, so that a
+//! quantized unit means the same integers everywhere. Tensors and graphs are deliberately absent.
+
+mod dtype;
+mod qparams;
+mod requant;
+
+pub use dtype::DType;
+pub use qparams::{
+    EPS_F32, EPS_TORCH, QParams, QRange, QScheme, choose_qparams, dequantize, quantize_div,
+    quantize_recip, reciprocal_per_channel, reciprocal_per_tensor,
+};
+pub use requant::{add_residual, bias_to_i32, multiplier, requantize, requantize_residual, round_clamp};
+
+/// Rounds half to even, as IEEE 754's default mode and every quantizer here does.
+#[inline(always)]
+pub fn rne(x: f32) -> f32 {
+    x.round_ties_even()
+}
