@@ -4,6 +4,10 @@
 //! portable reference of the same bits, and tests that run every instruction set the machine has.
 //! Graphs are deliberately absent; `unsafe` stands in the files of one instruction set each.
 
+mod error;
 pub mod isa;
+mod shape;
 
+pub use error::KernelError;
 pub use isa::{Isa, Level};
+pub use shape::ConvShape;
