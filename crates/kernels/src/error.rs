@@ -31,6 +31,16 @@ pub enum KernelError {
         /// What was expected and what was found.
         why: String,
     },
+    /// The sum of an output channel may leave the range of its accumulator.
+    #[error("{what}: output channel {channel} may reach {bound}, which an i32 accumulator does not hold")]
+    Overflow {
+        /// Which kernel.
+        what: &'static str,
+        /// Output channel.
+        channel: usize,
+        /// The greatest magnitude that the sum may reach.
+        bound: i64,
+    },
     /// An operand of the wrong element type.
     #[error("{what}: expected {expected} elements")]
     DType {

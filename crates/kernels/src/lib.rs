@@ -4,10 +4,14 @@
 //! portable reference of the same bits, and tests that run every instruction set the machine has.
 //! Graphs are deliberately absent; `unsafe` stands in the files of one instruction set each.
 
+pub mod buffer;
 mod error;
 pub mod isa;
 mod shape;
+pub mod threads;
 
+pub use buffer::{AlignedVec, SharedMut};
 pub use error::KernelError;
 pub use isa::{Isa, Level};
 pub use shape::ConvShape;
+pub use threads::ThreadPool;

@@ -50,6 +50,26 @@ impl ConvShape {
         }
     }
 
+    /// A `k`×`k` convolution of one image: stride 1, no padding, dilation 1, one group.
+    pub fn new(h: usize, w: usize, c_in: usize, c_out: usize, k: usize) -> ConvShape {
+        ConvShape { h, w, kh: k, kw: k, ..ConvShape::linear(1, c_in, c_out) }
+    }
+
+    /// The same with stride `s` in both directions.
+    pub fn with_stride(self, s: usize) -> ConvShape {
+        ConvShape { stride: [s; 2], ..self }
+    }
+
+    /// The same with `p` pixels of padding on every side.
+    pub fn with_pad(self, p: usize) -> ConvShape {
+        ConvShape { pad: [p; 4], ..self }
+    }
+
+    /// The same with groups.
+    pub fn with_groups(self, groups: usize) -> ConvShape {
+        ConvShape { groups, ..self }
+    }
+
     /// Output rows; 0 where the kernel is larger than the padded input.
     pub fn oh(&self) -> usize {
         out_size(self.h + self.pad[0] + self.pad[2], self.kh, self.stride[0], self.dilation[0])
