@@ -7,6 +7,7 @@
 pub mod buffer;
 mod error;
 pub mod isa;
+pub mod pointwise;
 mod shape;
 pub mod threads;
 
