@@ -9,8 +9,8 @@ mod requant;
 
 pub use dtype::DType;
 pub use qparams::{
-    EPS_F32, EPS_TORCH, QParams, QRange, QScheme, choose_qparams, dequantize, quantize_div,
-    quantize_recip, reciprocal_per_channel, reciprocal_per_tensor,
+    EPS_F32, EPS_TORCH, QParams, QRange, QScheme, choose_qparams, dequantize, quantize_div, quantize_recip,
+    reciprocal_per_channel, reciprocal_per_tensor,
 };
 pub use requant::{add_residual, bias_to_i32, multiplier, requantize, requantize_residual, round_clamp};
 

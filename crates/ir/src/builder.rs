@@ -1,0 +1,560 @@
+//! Building graphs by calling ops, so that a rule reads as its formula.
+//!
+//! The first error sticks: calls after it do nothing, and [`Builder::finish`] returns it. Rules may
+//! therefore be written without `?`.
+
+use crate::dim::Dim;
+use crate::error::{IrError, Result};
+use crate::graph::{Arg, ConstKind, Graph, Kind, Meta, Node, NodeId, Origin, TensorMeta};
+use crate::op::{self, Op};
+use crate::schema::{Param, Returns, Type};
+use crate::tensor::Tensor;
+use cleave_numerics::DType;
+use std::cell::{Cell, RefCell};
+
+/// A graph under construction.
+#[derive(Default)]
+pub struct Builder {
+    graph: RefCell<Graph>,
+    error: RefCell<Option<IrError>>,
+    origin: RefCell<Origin>,
+    depth: Cell<usize>,
+}
+
+/// A value in a [`Builder`]. Arithmetic operators call the ops that they stand for.
+#[derive(Clone, Copy)]
+pub struct Value<'b> {
+    b: &'b Builder,
+    id: NodeId,
+}
+
+/// Stands for the value that an erroneous call did not make.
+fn poison_id() -> NodeId {
+    NodeId::end()
+}
+
+impl Builder {
+    /// An empty graph.
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// Goes on with a graph.
+    pub fn from_graph(graph: Graph) -> Builder {
+        Builder { graph: RefCell::new(graph), ..Builder::default() }
+    }
+
+    /// The finished graph.
+    ///
+    /// # Errors
+    /// The first error that a call met.
+    pub fn finish(self) -> Result<Graph> {
+        match self.error.into_inner() {
+            Some(e) => Err(e),
+            None => Ok(self.graph.into_inner()),
+        }
+    }
+
+    /// The first error so far.
+    pub fn error(&self) -> Option<IrError> {
+        self.error.borrow().clone()
+    }
+
+    /// Records an error, unless there is one already.
+    pub fn fail(&self, e: IrError) {
+        self.error.borrow_mut().get_or_insert(e);
+    }
+
+    /// Looks at the graph so far.
+    pub fn with_graph<R>(&self, f: impl FnOnce(&Graph) -> R) -> R {
+        f(&self.graph.borrow())
+    }
+
+    /// Changes the graph: its names, constants or symbols.
+    pub fn edit<R>(&self, f: impl FnOnce(&mut Graph) -> R) -> R {
+        f(&mut self.graph.borrow_mut())
+    }
+
+    /// Nodes made from now on come from here.
+    pub fn set_origin(&self, origin: Origin) {
+        *self.origin.borrow_mut() = origin;
+    }
+
+    /// An input with this name for the outside.
+    pub fn placeholder(&self, name: &str, meta: Meta) -> Value<'_> {
+        let v = self.push(name, Kind::Placeholder, "", vec![], meta);
+        self.edit(|g| g.input_names.push(name.into()));
+        v
+    }
+
+    /// A constant under this name; the name is made unique. A tensor that lies at the same place under
+    /// the same name is one constant.
+    pub fn constant(&self, target: &str, kind: ConstKind, t: Tensor) -> Value<'_> {
+        let meta = Meta::tensor(t.dtype(), t.shape().iter().map(|n| Dim::from(*n)).collect());
+        let target = self.edit(|g| {
+            let mut name = target.to_string();
+            let mut n = 1;
+            while g.constants.get(&name).is_some_and(|old| !old.same_place(&t)) {
+                name = format!("{target}_{n}");
+                n += 1;
+            }
+            g.constants.insert(name.clone(), t);
+            name
+        });
+        let name = target.replace(['.', '/', ':'], "_");
+        self.push(&name, Kind::GetAttr(kind), &target, vec![], meta)
+    }
+
+    /// Calls an op by name with arguments for its leading parameters; the rest take their defaults.
+    pub fn call(&self, op: &str, args: Vec<Arg>) -> Value<'_> {
+        match op::find(op) {
+            Ok(o) => self.call_op(o, args, None),
+            Err(e) => {
+                self.fail(e);
+                self.poison()
+            }
+        }
+    }
+
+    /// Calls an op; the node is named `name` if given, else after the op.
+    pub fn call_op(&self, op: &'static Op, args: Vec<Arg>, name: Option<&str>) -> Value<'_> {
+        let poisoned = args.iter().flat_map(Arg::nodes).any(|n| n == poison_id());
+        if poisoned || self.error.borrow().is_some() {
+            return self.poison();
+        }
+        let name = name.unwrap_or(op.base());
+        match self.complete(op, args, name).and_then(|args| Ok((self.infer(op, &args, name)?, args))) {
+            Ok((meta, args)) => self.push(name, Kind::Call(op), "", args, meta),
+            Err(e) => {
+                self.fail(e);
+                self.poison()
+            }
+        }
+    }
+
+    /// Appends a call whose arguments are complete and whose meta is known, as a reader or a copy has them.
+    pub fn push_call(&self, op: &'static Op, args: Vec<Arg>, name: &str, meta: Meta) -> Value<'_> {
+        self.push(name, Kind::Call(op), "", args, meta)
+    }
+
+    /// One result of a call that has several.
+    pub fn getitem<'b>(&'b self, tuple: Value<'b>, index: usize) -> Value<'b> {
+        self.call("getitem", vec![tuple.into(), Arg::Int(index as i64)])
+    }
+
+    /// Ends the graph with its results, named for the outside.
+    pub fn output(&self, results: &[(String, Value<'_>)]) {
+        if results.iter().any(|(_, v)| v.id == poison_id()) {
+            return;
+        }
+        let args = results.iter().map(|(_, v)| Arg::Node(v.id)).collect();
+        self.push("output", Kind::Output, "", args, Meta::None);
+        self.edit(|g| g.output_names = results.iter().map(|(n, _)| n.clone()).collect());
+    }
+
+    /// The value of a node that is in the graph.
+    pub fn value(&self, id: NodeId) -> Value<'_> {
+        Value { b: self, id }
+    }
+
+    fn poison(&self) -> Value<'_> {
+        Value { b: self, id: poison_id() }
+    }
+
+    fn push(&self, name: &str, kind: Kind, target: &str, args: Vec<Arg>, meta: Meta) -> Value<'_> {
+        let origin = self.origin.borrow().clone();
+        let node = Node { name: name.into(), kind, target: target.into(), args, meta, origin };
+        Value { b: self, id: self.graph.borrow_mut().push(node) }
+    }
+
+    /// Fills in defaults and brings arguments to the form that the schema names.
+    fn complete(&self, op: &'static Op, args: Vec<Arg>, name: &str) -> Result<Vec<Arg>> {
+        let fail = |why: String| IrError::Call { op: op.name.into(), node: name.into(), why };
+        let params = &op.schema.params;
+        if args.len() > params.len() {
+            return Err(fail(format!("expected at most {} arguments, found {}", params.len(), args.len())));
+        }
+        let mut given = args.into_iter();
+        params.iter().map(|p| complete_arg(p, given.next()).map_err(&fail)).collect()
+    }
+
+    /// Type and shape of a call's results: by the record's function, or by the rule run on metadata alone.
+    ///
+    /// # Errors
+    /// Arguments that the op does not admit.
+    pub fn infer(&self, op: &'static Op, args: &[Arg], name: &str) -> Result<Meta> {
+        let call = Call { b: self, op, args, name };
+        if let Some(f) = op.infer {
+            return f(&call);
+        }
+        let rule = op.rule.ok_or_else(|| call.err("the op has neither shape function nor rule"))?;
+        let scratch = Builder::new();
+        scratch.depth.set(self.depth.get() + 1);
+        if scratch.depth.get() > 32 {
+            return Err(call.err("its rule leads back to itself"));
+        }
+        let args: Vec<Arg> = args
+            .iter()
+            .map(|a| a.map_nodes(&mut |n| scratch.placeholder("x", self.with_graph(|g| g.node(n).meta.clone())).into()))
+            .collect();
+        let results = rule(&Call { b: &scratch, op, args: &args, name });
+        if let Some(e) = scratch.error() {
+            return Err(call.err(&e.to_string()));
+        }
+        let metas: Vec<Meta> = results.iter().map(|v| scratch.with_graph(|g| g.node(v.id).meta.clone())).collect();
+        match (op.schema.returns, metas.len()) {
+            (Returns::Tuple(_) | Returns::List, _) => Ok(Meta::Tuple(metas)),
+            (_, 1) => Ok(metas.into_iter().next().unwrap_or(Meta::None)),
+            (_, n) => Err(call.err(&format!("its rule gave {n} results"))),
+        }
+    }
+
+    /// Runs an op's rule into this graph.
+    ///
+    /// # Errors
+    /// An op without a rule, or what the rule met.
+    pub fn apply_rule<'b>(&'b self, op: &'static Op, args: &'b [Arg], name: &'b str) -> Result<Vec<Value<'b>>> {
+        let call = Call { b: self, op, args, name };
+        let rule = op.rule.ok_or_else(|| call.err("the op has no rule"))?;
+        let results = rule(&call);
+        self.error().map_or(Ok(results), Err)
+    }
+}
+
+fn complete_arg(p: &Param, given: Option<Arg>) -> std::result::Result<Arg, String> {
+    let missing = || format!("argument '{}' is missing", p.name);
+    let arg = match given.or_else(|| p.default.clone()) {
+        None | Some(Arg::None) if p.optional => return Ok(Arg::None),
+        None => return Err(missing()),
+        Some(a) => a,
+    };
+    let wrong = |a: &Arg| Err(format!("argument '{}': expected {:?}, found {a:?}", p.name, p.ty));
+    Ok(match (p.ty, arg) {
+        (Type::IntList(Some(n)), Arg::List(l)) if l.len() == 1 && n > 1 => Arg::List(vec![l[0].clone(); n]),
+        (Type::IntList(n), a @ (Arg::Int(_) | Arg::Dim(_) | Arg::Node(_))) => Arg::List(vec![a; n.unwrap_or(1)]),
+        (Type::Float, Arg::Int(i)) => Arg::Float(i as f64),
+        // torch's tracer records `x + 1` as add.Tensor with a number in the tensor's place.
+        (Type::Tensor, a @ (Arg::Node(_) | Arg::Int(_) | Arg::Float(_) | Arg::Bool(_) | Arg::Dim(_)))
+        | (Type::Int, a @ (Arg::Int(_) | Arg::Dim(_) | Arg::Node(_)))
+        | (Type::Float, a @ (Arg::Float(_) | Arg::Node(_)))
+        | (Type::Scalar, a @ (Arg::Int(_) | Arg::Float(_) | Arg::Bool(_) | Arg::Node(_) | Arg::Dim(_)))
+        | (Type::Bool, a @ Arg::Bool(_))
+        | (Type::Str, a @ (Arg::Str(_) | Arg::Int(_)))
+        | (Type::DType, a @ Arg::DType(_)) => a,
+        (Type::TensorList | Type::IntList(_) | Type::FloatList | Type::BoolList, a @ Arg::List(_)) => a,
+        (_, a) => return wrong(&a),
+    })
+}
+
+/// A call as a rule or shape function sees it. Accessors name parameters as the schema does; asking for
+/// one that the schema lacks, or as another type than it holds, is recorded as an error of the call.
+pub struct Call<'b> {
+    /// Where results are built.
+    pub b: &'b Builder,
+    /// The op called.
+    pub op: &'static Op,
+    /// One argument for each parameter.
+    pub args: &'b [Arg],
+    /// The node's name.
+    pub name: &'b str,
+}
+
+impl<'b> Call<'b> {
+    /// An error of this call.
+    pub fn err(&self, why: &str) -> IrError {
+        IrError::Call { op: self.op.name.into(), node: self.name.into(), why: why.into() }
+    }
+
+    /// Records an error of this call.
+    pub fn fail(&self, why: &str) {
+        self.b.fail(self.err(why));
+    }
+
+    /// The argument of a parameter.
+    pub fn arg(&self, name: &str) -> &'b Arg {
+        match self.op.schema.index(name).and_then(|i| self.args.get(i)) {
+            Some(a) => a,
+            None => {
+                self.fail(&format!("has no parameter '{name}'"));
+                &Arg::None
+            }
+        }
+    }
+
+    fn get<T: Default>(&self, name: &str, what: &str, f: impl FnOnce(&'b Arg) -> Option<T>) -> T {
+        let a = self.arg(name);
+        f(a).unwrap_or_else(|| {
+            self.fail(&format!("argument '{name}': expected {what}, found {a:?}"));
+            T::default()
+        })
+    }
+
+    /// A tensor.
+    pub fn tensor(&self, name: &str) -> Value<'b> {
+        self.opt_tensor(name).unwrap_or_else(|| {
+            self.fail(&format!("argument '{name}': expected a tensor"));
+            self.b.poison()
+        })
+    }
+
+    /// A tensor, if one was given.
+    pub fn opt_tensor(&self, name: &str) -> Option<Value<'b>> {
+        match self.arg(name) {
+            Arg::Node(n) => Some(self.b.value(*n)),
+            _ => None,
+        }
+    }
+
+    /// A list of tensors.
+    pub fn tensors(&self, name: &str) -> Vec<Value<'b>> {
+        self.arg(name).nodes().into_iter().map(|n| self.b.value(n)).collect()
+    }
+
+    /// A size: a number, an expression, or the value of a node that is one.
+    pub fn dim(&self, name: &str) -> Dim {
+        self.get(name, "a size", |a| self.as_dim(a)).unwrap_or(Dim::from(0))
+    }
+
+    fn as_dim(&self, a: &Arg) -> Option<Option<Dim>> {
+        Some(Some(match a {
+            Arg::Int(i) => Dim::from(*i),
+            Arg::Dim(d) => d.clone(),
+            Arg::Node(n) => match self.b.with_graph(|g| g.node(*n).meta.clone()) {
+                Meta::Int(d) => d,
+                _ => return None,
+            },
+            _ => return None,
+        }))
+    }
+
+    /// A list of sizes.
+    pub fn dims(&self, name: &str) -> Vec<Dim> {
+        self.get(name, "a list of sizes", |a| match a {
+            Arg::List(l) => l.iter().map(|a| self.as_dim(a)?).collect(),
+            _ => None,
+        })
+    }
+
+    /// An integer.
+    pub fn int(&self, name: &str) -> i64 {
+        self.get(name, "an integer", |a| self.as_dim(a)??.as_const())
+    }
+
+    /// An integer, if one was given.
+    pub fn opt_int(&self, name: &str) -> Option<i64> {
+        (*self.arg(name) != Arg::None).then(|| self.int(name))
+    }
+
+    /// A list of integers.
+    pub fn ints(&self, name: &str) -> Vec<i64> {
+        let dims = self.dims(name);
+        dims.iter().map(Dim::as_const).collect::<Option<_>>().unwrap_or_else(|| {
+            self.fail(&format!("argument '{name}': expected integers, found {dims:?}"));
+            vec![0; dims.len()]
+        })
+    }
+
+    /// A list of integers, if one was given.
+    pub fn opt_ints(&self, name: &str) -> Option<Vec<i64>> {
+        (*self.arg(name) != Arg::None).then(|| self.ints(name))
+    }
+
+    /// A number.
+    pub fn float(&self, name: &str) -> f64 {
+        self.get(name, "a number", |a| match a {
+            Arg::Float(f) => Some(*f),
+            Arg::Int(i) => Some(*i as f64),
+            Arg::Bool(b) => Some(f64::from(u8::from(*b))),
+            _ => None,
+        })
+    }
+
+    /// A number, if one was given.
+    pub fn opt_float(&self, name: &str) -> Option<f64> {
+        (*self.arg(name) != Arg::None).then(|| self.float(name))
+    }
+
+    /// A bool.
+    pub fn bool(&self, name: &str) -> bool {
+        self.get(name, "a bool", |a| if let Arg::Bool(b) = a { Some(*b) } else { None })
+    }
+
+    /// A string.
+    pub fn str(&self, name: &str) -> &'b str {
+        self.get(name, "a string", |a| if let Arg::Str(s) = a { Some(s.as_str()) } else { None })
+    }
+
+    /// An element type, if one was given.
+    pub fn opt_dtype(&self, name: &str) -> Option<DType> {
+        match self.arg(name) {
+            Arg::DType(d) => Some(*d),
+            _ => None,
+        }
+    }
+
+    /// Type and shape of a tensor argument.
+    ///
+    /// # Errors
+    /// No tensor there.
+    pub fn meta(&self, name: &str) -> Result<TensorMeta> {
+        let id = self.arg(name).nodes().first().copied();
+        let id = id.ok_or_else(|| self.err(&format!("argument '{name}': expected a tensor")))?;
+        self.b.with_graph(|g| g.tensor_meta(id).cloned())
+    }
+
+    /// Types and shapes of a list of tensors.
+    ///
+    /// # Errors
+    /// Something else in the list.
+    pub fn metas(&self, name: &str) -> Result<Vec<TensorMeta>> {
+        self.arg(name).nodes().into_iter().map(|id| self.b.with_graph(|g| g.tensor_meta(id).cloned())).collect()
+    }
+
+    /// The argument's dimension number with negative ones counted from the end of `rank`.
+    ///
+    /// # Errors
+    /// A dimension that the rank does not have.
+    pub fn axis(&self, name: &str, rank: usize) -> Result<usize> {
+        self.wrap(self.int(name), rank)
+    }
+
+    /// A dimension number counted from the end if negative; a rank of 0 counts as 1, as in torch.
+    ///
+    /// # Errors
+    /// A dimension that the rank does not have.
+    pub fn wrap(&self, axis: i64, rank: usize) -> Result<usize> {
+        let n = rank.max(1) as i64;
+        let a = if axis < 0 { axis + n } else { axis };
+        if (0..n).contains(&a) {
+            Ok(a as usize)
+        } else {
+            Err(self.err(&format!("dimension {axis} of a tensor of rank {rank}")))
+        }
+    }
+}
+
+impl<'b> Value<'b> {
+    /// The node.
+    pub fn id(self) -> NodeId {
+        self.id
+    }
+
+    /// Where it is built.
+    pub fn builder(self) -> &'b Builder {
+        self.b
+    }
+
+    /// What is known of the value; of an erroneous one, nothing.
+    pub fn meta(self) -> Meta {
+        if self.id == poison_id() { Meta::None } else { self.b.with_graph(|g| g.node(self.id).meta.clone()) }
+    }
+
+    /// Sizes; of something other than a tensor, none.
+    pub fn shape(self) -> Vec<Dim> {
+        self.meta().as_tensor().map(|t| t.shape.clone()).unwrap_or_default()
+    }
+
+    /// Number of dimensions.
+    pub fn rank(self) -> usize {
+        self.shape().len()
+    }
+
+    /// Element type; of something other than a tensor, f32.
+    pub fn dtype(self) -> DType {
+        self.meta().as_tensor().map_or(DType::F32, |t| t.dtype)
+    }
+
+    /// Calls an op on this value and further arguments.
+    pub fn op(self, op: &str, rest: Vec<Arg>) -> Value<'b> {
+        let mut args = vec![Arg::Node(self.id)];
+        args.extend(rest);
+        self.b.call(op, args)
+    }
+}
+
+macro_rules! unary {
+    ($($(#[$doc:meta])* $name:ident => $op:literal),* $(,)?) => {
+        impl<'b> Value<'b> { $($(#[$doc])* pub fn $name(self) -> Value<'b> { self.op($op, vec![]) })* }
+    };
+}
+
+unary! {
+    /// e to the power of each element.
+    exp => "aten.exp", /// Error function.
+    erf => "aten.erf", /// Hyperbolic tangent.
+    tanh => "aten.tanh", /// Logistic function.
+    sigmoid => "aten.sigmoid", /// Square root.
+    sqrt => "aten.sqrt", /// One over the square root.
+    rsqrt => "aten.rsqrt", /// max(x, 0).
+    relu => "aten.relu", /// One over each element.
+    reciprocal => "aten.reciprocal", /// Absolute value.
+    abs => "aten.abs",
+}
+
+impl<'b> Value<'b> {
+    /// Elements held between bounds.
+    pub fn clamp(self, min: Option<f64>, max: Option<f64>) -> Value<'b> {
+        self.op("aten.clamp", vec![min.into(), max.into()])
+    }
+
+    /// The same elements in this shape.
+    pub fn view(self, shape: Vec<Dim>) -> Value<'b> {
+        self.op("aten.view", vec![shape.into()])
+    }
+
+    /// Dimensions in another order.
+    pub fn permute(self, order: Vec<i64>) -> Value<'b> {
+        self.op("aten.permute", vec![order.into()])
+    }
+}
+
+macro_rules! binary {
+    ($($tr:ident $f:ident $tensor:literal $scalar:literal;)*) => { $(
+        impl<'b> std::ops::$tr for Value<'b> {
+            type Output = Value<'b>;
+            fn $f(self, o: Value<'b>) -> Value<'b> { self.op($tensor, vec![o.into()]) }
+        }
+        impl<'b> std::ops::$tr<f64> for Value<'b> {
+            type Output = Value<'b>;
+            fn $f(self, o: f64) -> Value<'b> { self.op($scalar, vec![Arg::Float(o)]) }
+        }
+        impl<'b> std::ops::$tr<i64> for Value<'b> {
+            type Output = Value<'b>;
+            fn $f(self, o: i64) -> Value<'b> { self.op($scalar, vec![Arg::Int(o)]) }
+        }
+    )* };
+}
+
+binary! {
+    Add add "aten.add.Tensor" "aten.add.Tensor";
+    Sub sub "aten.sub.Tensor" "aten.sub.Tensor";
+    Mul mul "aten.mul.Tensor" "aten.mul.Tensor";
+    Div div "aten.div.Tensor" "aten.div.Tensor";
+}
+
+macro_rules! arg_from {
+    ($($t:ty, $v:ident => $e:expr;)*) => { $(impl From<$t> for Arg { fn from($v: $t) -> Arg { $e } })* };
+}
+
+arg_from! {
+    i64, v => Arg::Int(v);
+    usize, v => Arg::Int(v as i64);
+    f64, v => Arg::Float(v);
+    bool, v => Arg::Bool(v);
+    &str, v => Arg::Str(v.into());
+    DType, v => Arg::DType(v);
+    NodeId, v => Arg::Node(v);
+    Value<'_>, v => Arg::Node(v.id);
+}
+
+impl<T: Into<Arg>> From<Option<T>> for Arg {
+    fn from(v: Option<T>) -> Arg {
+        v.map_or(Arg::None, Into::into)
+    }
+}
+
+impl<T: Into<Arg>> From<Vec<T>> for Arg {
+    fn from(v: Vec<T>) -> Arg {
+        Arg::List(v.into_iter().map(Into::into).collect())
+    }
+}

@@ -1,0 +1,151 @@
+//! Convolutions.
+
+use super::infer::{ensure, window};
+use crate::builder::{Call, Value};
+use crate::dim::Dim;
+use crate::error::Result;
+use crate::graph::{Arg, Meta};
+use crate::op::{Accuracy, Class, Levels, OpDef};
+
+const BASE: OpDef = OpDef { class: Class::Strategic, accuracy: Accuracy::Approximate, ..OpDef::BASE };
+
+macro_rules! conv {
+    ($n:literal) => {
+        OpDef {
+            name: concat!("aten.conv", $n, "d.default"),
+            schema: concat!(
+                "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[",
+                $n,
+                "] stride=1, SymInt[",
+                $n,
+                "] padding=0, SymInt[",
+                $n,
+                "] dilation=1, SymInt groups=1) -> Tensor"
+            ),
+            weight_axis: Some(0),
+            rule: Some(|c| vec![convolution(c, false)]),
+            infer: Some(conv_meta),
+            ..BASE
+        }
+    };
+}
+
+macro_rules! conv_transpose {
+    ($n:literal) => {
+        OpDef {
+            name: concat!("aten.conv_transpose", $n, "d.input"),
+            schema: concat!(
+                "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[",
+                $n,
+                "] stride=1, SymInt[",
+                $n,
+                "] padding=0, SymInt[",
+                $n,
+                "] output_padding=0, SymInt groups=1, SymInt[",
+                $n,
+                "] dilation=1) -> Tensor"
+            ),
+            weight_axis: Some(1),
+            rule: Some(|c| vec![convolution(c, true)]),
+            infer: Some(conv_meta),
+            ..BASE
+        }
+    };
+}
+
+/// Convolution over one dimension; weight `[out, in/groups, k]`.
+pub static CONV1D: OpDef = OpDef { name: "aten.conv1d.default", ..conv!("1") };
+/// Convolution over two dimensions; weight `[out, in/groups, kh, kw]`.
+pub static CONV2D: OpDef = OpDef { name: "aten.conv2d.default", ..conv!("2") };
+/// Convolution over three dimensions.
+pub static CONV3D: OpDef = OpDef { name: "aten.conv3d.default", ..conv!("3") };
+/// Transposed convolution over one dimension; weight `[in, out/groups, k]`.
+pub static CONV_TRANSPOSE1D: OpDef = OpDef { name: "aten.conv_transpose1d.default", ..conv_transpose!("1") };
+/// Transposed convolution over two dimensions; weight `[in, out/groups, kh, kw]`.
+pub static CONV_TRANSPOSE2D: OpDef = OpDef { name: "aten.conv_transpose2d.input", ..conv_transpose!("2") };
+
+/// Any of the above, as Core ATen has them.
+pub static CONVOLUTION: OpDef = OpDef {
+    name: "aten.convolution.default",
+    schema: "(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor",
+    levels: Levels::ALL,
+    infer: Some(conv_meta),
+    ..BASE
+};
+
+fn convolution<'b>(c: &Call<'b>, transposed: bool) -> Value<'b> {
+    let zeros = vec![0i64; c.ints("stride").len()];
+    let output_padding = if transposed { c.arg("output_padding").clone() } else { zeros.into() };
+    let pick = |n: &str| c.arg(n).clone();
+    c.b.call(
+        "aten.convolution",
+        vec![
+            pick("input"),
+            pick("weight"),
+            pick("bias"),
+            pick("stride"),
+            pick("padding"),
+            pick("dilation"),
+            Arg::Bool(transposed),
+            output_padding,
+            pick("groups"),
+        ],
+    )
+}
+
+/// Output type and shape of every op in this file.
+fn conv_meta(c: &Call<'_>) -> Result<Meta> {
+    let (x, w) = (c.meta("input")?, c.meta("weight")?);
+    let (stride, padding, dilation, groups) =
+        (c.ints("stride"), c.ints("padding"), c.ints("dilation"), c.int("groups"));
+    let transposed = match c.op.schema.index("transposed") {
+        Some(_) => c.bool("transposed"),
+        None => c.op.base().starts_with("conv_transpose"),
+    };
+    let n = w.shape.len().saturating_sub(2);
+    let spread = |v: &[i64]| if v.len() == 1 { vec![v[0]; n] } else { v.to_vec() };
+    let (stride, padding, dilation) = (spread(&stride), spread(&padding), spread(&dilation));
+    ensure(c, n >= 1 && [&stride, &padding, &dilation].iter().all(|v| v.len() == n), || {
+        format!("weight of rank {} with {} strides", n + 2, stride.len())
+    })?;
+    ensure(c, x.shape.len() == n + 2 || x.shape.len() == n + 1, || {
+        format!("input of rank {}, expected {}", x.shape.len(), n + 2)
+    })?;
+    ensure(
+        c,
+        stride.iter().chain(&dilation).all(|v| (1..1 << 20).contains(v))
+            && padding.iter().all(|v| (-(1 << 20)..1 << 20).contains(v))
+            && groups > 0,
+        || "stride, dilation and groups must be positive".into(),
+    )?;
+    let k =
+        w.shape.iter().map(Dim::as_const).collect::<Option<Vec<_>>>().ok_or_else(|| c.err("weight of unknown size"))?;
+    let batched = x.shape.len() == n + 2;
+    let lead = usize::from(batched);
+    let (c_in, c_out) = if transposed { (k[0], k[1] * groups) } else { (k[1] * groups, k[0]) };
+    let fits = x.shape[lead].as_const().is_none_or(|v| v == c_in) && c_out % groups == 0 && c_in % groups == 0;
+    ensure(c, fits, || format!("input of {} channels, weight {k:?}, groups {groups}", x.shape[lead]))?;
+    if let Some(b) = c.opt_tensor("bias") {
+        ensure(c, b.shape() == [Dim::from(c_out)], || format!("bias of shape {:?} for {c_out} channels", b.shape()))?;
+    }
+    let mut shape = x.shape[..lead].to_vec();
+    shape.push(c_out.into());
+    let extra = if transposed { spread(&c.ints("output_padding")) } else { vec![0; n] };
+    for i in 0..n {
+        let d = &x.shape[lead + 1 + i];
+        let out = if transposed {
+            (d.clone() - 1i64.into()) * stride[i].into()
+                + (dilation[i] * (k[i + 2] - 1) + 1 + extra[i] - 2 * padding[i]).into()
+        } else {
+            window(d, 2 * padding[i], k[i + 2], stride[i], dilation[i])
+        };
+        ensure(c, out.as_const().is_none_or(|v| v > 0), || {
+            format!("kernel {:?} does not fit into {:?}", &k[2..], &x.shape)
+        })?;
+        shape.push(out);
+    }
+    Ok(Meta::tensor(x.dtype, shape))
+}
+
+/// The family.
+pub static OPS: &[&OpDef] = &[&CONV1D, &CONV2D, &CONV3D, &CONV_TRANSPOSE1D, &CONV_TRANSPOSE2D, &CONVOLUTION];
