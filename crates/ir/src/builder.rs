@@ -183,7 +183,7 @@ impl Builder {
     /// # Errors
     /// Arguments that the op does not admit.
     pub fn infer(&self, op: &'static Op, args: &[Arg], name: &str) -> Result<Meta> {
-        let call = Call { b: self, op, args, name };
+        let call = Call { b: self, op, args: args.to_vec(), name: name.into() };
         if let Some(f) = op.infer {
             return f(&call);
         }
@@ -197,7 +197,7 @@ impl Builder {
             .iter()
             .map(|a| a.map_nodes(&mut |n| scratch.placeholder("x", self.with_graph(|g| g.node(n).meta.clone())).into()))
             .collect();
-        let results = rule(&Call { b: &scratch, op, args: &args, name });
+        let results = rule(&Call { b: &scratch, op, args, name: name.into() });
         if let Some(e) = scratch.error() {
             return Err(call.err(&e.to_string()));
         }
@@ -213,8 +213,8 @@ impl Builder {
     ///
     /// # Errors
     /// An op without a rule, or what the rule met.
-    pub fn apply_rule<'b>(&'b self, op: &'static Op, args: &'b [Arg], name: &'b str) -> Result<Vec<Value<'b>>> {
-        let call = Call { b: self, op, args, name };
+    pub fn apply_rule<'b>(&'b self, op: &'static Op, args: &[Arg], name: &str) -> Result<Vec<Value<'b>>> {
+        let call = Call { b: self, op, args: args.to_vec(), name: name.into() };
         let rule = op.rule.ok_or_else(|| call.err("the op has no rule"))?;
         let results = rule(&call);
         self.error().map_or(Ok(results), Err)
@@ -254,15 +254,15 @@ pub struct Call<'b> {
     /// The op called.
     pub op: &'static Op,
     /// One argument for each parameter.
-    pub args: &'b [Arg],
+    pub args: Vec<Arg>,
     /// The node's name.
-    pub name: &'b str,
+    pub name: String,
 }
 
 impl<'b> Call<'b> {
     /// An error of this call.
     pub fn err(&self, why: &str) -> IrError {
-        IrError::Call { op: self.op.name.into(), node: self.name.into(), why: why.into() }
+        IrError::Call { op: self.op.name.into(), node: self.name.clone(), why: why.into() }
     }
 
     /// Records an error of this call.
@@ -271,7 +271,7 @@ impl<'b> Call<'b> {
     }
 
     /// The argument of a parameter.
-    pub fn arg(&self, name: &str) -> &'b Arg {
+    pub fn arg(&self, name: &str) -> &Arg {
         match self.op.schema.index(name).and_then(|i| self.args.get(i)) {
             Some(a) => a,
             None => {
@@ -281,7 +281,7 @@ impl<'b> Call<'b> {
         }
     }
 
-    fn get<T: Default>(&self, name: &str, what: &str, f: impl FnOnce(&'b Arg) -> Option<T>) -> T {
+    fn get<'s, T: Default>(&'s self, name: &str, what: &str, f: impl FnOnce(&'s Arg) -> Option<T>) -> T {
         let a = self.arg(name);
         f(a).unwrap_or_else(|| {
             self.fail(&format!("argument '{name}': expected {what}, found {a:?}"));
@@ -380,7 +380,7 @@ impl<'b> Call<'b> {
     }
 
     /// A string.
-    pub fn str(&self, name: &str) -> &'b str {
+    pub fn str(&self, name: &str) -> &str {
         self.get(name, "a string", |a| if let Arg::Str(s) = a { Some(s.as_str()) } else { None })
     }
 

@@ -185,6 +185,8 @@ pub struct Graph {
     pub constants: IndexMap<String, Tensor>,
     /// Symbols of the inputs' shapes with their ranges.
     pub symbols: IndexMap<String, SymbolRange>,
+    /// Facts about the whole program by key, as `quantize = "divide"` (see [`Graph::quantizes_by_division`]).
+    pub metadata: IndexMap<String, String>,
     /// The names that inputs have for the outside, in order of the placeholders.
     pub input_names: Vec<String>,
     /// The names that results have for the outside, in order.
@@ -236,6 +238,24 @@ impl Graph {
     /// The node.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.dag[id]
+    }
+
+    /// Whether quantize ops divide by the scale, as ONNX does; torch multiplies by the reciprocal.
+    pub fn quantizes_by_division(&self) -> bool {
+        self.metadata.get("quantize").is_some_and(|v| v == "divide")
+    }
+
+    /// An empty graph with the constants, symbols, metadata and names for the outside of this one.
+    pub fn shell(&self) -> Graph {
+        Graph {
+            dag: DiGraph::default(),
+            by_name: IndexMap::new(),
+            constants: self.constants.clone(),
+            symbols: self.symbols.clone(),
+            metadata: self.metadata.clone(),
+            input_names: self.input_names.clone(),
+            output_names: self.output_names.clone(),
+        }
     }
 
     /// Number of nodes.

@@ -63,14 +63,7 @@ where
 }
 
 fn start(src: &Graph) -> Builder {
-    let b = Builder::new();
-    b.edit(|g| {
-        g.constants.clone_from(&src.constants);
-        g.symbols.clone_from(&src.symbols);
-        g.input_names.clone_from(&src.input_names);
-        g.output_names.clone_from(&src.output_names);
-    });
-    b
+    Builder::from_graph(src.shell())
 }
 
 /// The graph without calls and constants that no result needs.
@@ -84,10 +77,8 @@ pub fn prune(src: &Graph) -> Graph {
             }
         }
     }
-    let mut g = Graph::default();
-    g.symbols.clone_from(&src.symbols);
-    g.input_names.clone_from(&src.input_names);
-    g.output_names.clone_from(&src.output_names);
+    let mut g = src.shell();
+    g.constants.clear();
     let mut map = vec![NodeId::end(); src.len()];
     for (id, node) in src.nodes().filter(|(id, _)| live[id.index()]) {
         let args = node.args.iter().map(|a| a.map_nodes(&mut |n| Arg::Node(map[n.index()]))).collect();
@@ -97,4 +88,52 @@ pub fn prune(src: &Graph) -> Graph {
         map[id.index()] = g.push(Node { args, ..node.clone() });
     }
     g
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{op, text};
+
+    const SRC: &str = r#"graph(%x: f32[N, 4, 8, 8], %unused: f32[1]) where 1 <= N with quantize = "divide" {
+  %w = param "w": f32[2, 4, 1, 1]
+  %gone = param "gone": f32[9]
+  %conv2d = aten.conv2d(%x, %w): f32[N, 2, 8, 8]
+  %relu_ = aten.relu_(%conv2d): f32[N, 2, 8, 8]
+  %split = aten.max_pool2d_with_indices(%relu_, [2, 2]): (f32[N, 2, 4, 4], i64[N, 2, 4, 4])
+  %getitem = getitem(%split, 0): f32[N, 2, 4, 4]
+  return %getitem "y"
+}
+"#;
+
+    #[test]
+    fn rules_run_into_a_new_graph_and_what_is_not_needed_goes() {
+        let src = text::parse(SRC).unwrap();
+        let out = transform(&src, |b, _, n, args| match n.op() {
+            Some(o) if o.name == "aten.relu_.default" => Ok(Replace::With(b.apply_rule(o, args, &n.name)?)),
+            _ => Ok(Replace::Copy),
+        });
+        let want = SRC
+            .replace("aten.relu_(", "aten.relu(")
+            .replace("%relu_", "%relu")
+            .replace("  %gone = param \"gone\": f32[9]\n", "");
+        assert_eq!(out.unwrap().to_string(), want);
+        assert_eq!(src.to_string(), SRC);
+    }
+
+    #[test]
+    fn a_call_with_several_results_may_become_several_values() {
+        let src = text::parse(SRC).unwrap();
+        let out = transform(&src, |b, _, n, args| match n.op() {
+            Some(o) if o.base() == "max_pool2d_with_indices" => {
+                let x = b.value(args[0].nodes()[0]);
+                Ok(Replace::With(vec![x.relu(), x]))
+            }
+            _ => Ok(Replace::Copy),
+        });
+        let counts = out.unwrap().op_counts();
+        assert_eq!(counts.get("aten.relu.default"), Some(&1));
+        assert_eq!(counts.get("getitem"), None);
+        assert!(op::find("aten.relu").is_ok());
+    }
 }

@@ -1,7 +1,7 @@
 //! The text form of a graph: what `show` prints and tests are written in.
 //!
 //! ```text
-//! graph(%x: f32[N, 1, 28, 28]) where 1 <= N <= 1024 {
+//! graph(%x: f32[N, 1, 28, 28]) where 1 <= N <= 1024 with quantize = "divide" {
 //!   %w = param "stem.0.weight": f32[16, 1, 3, 3]
 //!   %conv2d = aten.conv2d(%x, %w, none, [1, 1], [1, 1]): f32[N, 16, 28, 28]
 //!   return %conv2d

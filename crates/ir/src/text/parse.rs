@@ -115,6 +115,9 @@ impl<'t> Parser<'t> {
         if self.eat("where") {
             self.ranges()?;
         }
+        if self.eat("with") {
+            self.facts()?;
+        }
         self.expect("{")?;
         while !self.eat("return") {
             self.statement()?;
@@ -144,6 +147,18 @@ impl<'t> Parser<'t> {
                 None
             };
             self.b.edit(|g| g.symbols.insert(symbol, SymbolRange { min, max }));
+            if !self.eat(",") {
+                return Ok(());
+            }
+        }
+    }
+
+    fn facts(&mut self) -> Result<()> {
+        loop {
+            let key = self.word()?.to_string();
+            self.expect("=")?;
+            let value = self.string()?;
+            self.b.edit(|g| g.metadata.insert(key, value));
             if !self.eat(",") {
                 return Ok(());
             }
@@ -299,7 +314,7 @@ mod tests {
     use crate::verify::verify;
     use crate::{Levels, op};
 
-    const TEXT: &str = r#"graph(%x "image:0": f32[N, 1, 28, 28]) where 1 <= N <= 64 {
+    const TEXT: &str = r#"graph(%x "image:0": f32[N, 1, 28, 28]) where 1 <= N <= 64 with quantize = "divide" {
   %stem_0_weight = param "stem.0.weight": f32[16, 1, 3, 3]
   %mean = buffer "mean": f32[16]
   %conv2d = aten.conv2d(%x, %stem_0_weight, none, [1, 1], [1, 1]): f32[N, 16, 28, 28]

@@ -39,7 +39,9 @@ impl<'a> Printer<'a> {
             })
             .collect();
         let ranges = if ranges.is_empty() { String::new() } else { format!(" where {}", ranges.join(", ")) };
-        let mut out = format!("graph({}){ranges} {{\n", inputs.join(", "));
+        let facts: Vec<String> = g.metadata.iter().map(|(k, v)| format!("{k} = {v:?}")).collect();
+        let facts = if facts.is_empty() { String::new() } else { format!(" with {}", facts.join(", ")) };
+        let mut out = format!("graph({}){ranges}{facts} {{\n", inputs.join(", "));
         for (id, node) in g.nodes().filter(|(_, n)| n.kind != Kind::Placeholder) {
             let line = line(g, node);
             let comment = self.comment.and_then(|f| f(id)).map(|c| format!("   # {c}")).unwrap_or_default();
