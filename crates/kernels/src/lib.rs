@@ -5,9 +5,12 @@
 //! Graphs are deliberately absent; `unsafe` stands in the files of one instruction set each.
 
 pub mod buffer;
+pub mod conv_f32;
 mod error;
+pub mod gemm_f32;
 pub mod isa;
 pub mod pointwise;
+pub mod qconv;
 mod shape;
 pub mod threads;
 

@@ -1,0 +1,154 @@
+//! Where the taps of a convolution lie: sizes and origins that may also be negative, for the parts of a
+//! transposed convolution.
+
+use crate::ConvShape;
+use crate::gemm_f32::{RowSink, Rows};
+
+/// A window that slides over `x [n, h, w, channels]` and gives `oh × ow` results an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Geometry {
+    pub(super) n: usize,
+    pub(super) h: usize,
+    pub(super) w: usize,
+    pub(super) channels: usize,
+    pub(super) groups: usize,
+    pub(super) kh: usize,
+    pub(super) kw: usize,
+    pub(super) stride: [usize; 2],
+    pub(super) dilation: [usize; 2],
+    /// The first window's first row and column: minus the padding.
+    pub(super) origin: [isize; 2],
+    pub(super) oh: usize,
+    pub(super) ow: usize,
+}
+
+/// Where results go: element `offset + image · n + row · oy + pixel · ox + channel`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Placement {
+    pub(super) offset: usize,
+    pub(super) image: usize,
+    pub(super) row: usize,
+    pub(super) pixel: usize,
+}
+
+/// The taps of a row or column that lie inside the input: from, to (exclusive).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    /// Position of tap 0, perhaps outside.
+    pub(super) start: isize,
+}
+
+/// Taps `start + i · step`, `i < count`, that lie in `0..size`.
+fn span(start: isize, step: usize, count: usize, size: usize) -> Span {
+    let before = |limit: isize| (limit - start).max(0).cast_unsigned().div_ceil(step).min(count);
+    let (from, to) = (before(0), before(size.cast_signed()));
+    Span { from, to: to.max(from), start }
+}
+
+impl Geometry {
+    pub(super) fn new(s: &ConvShape) -> Geometry {
+        Geometry {
+            n: s.n,
+            h: s.h,
+            w: s.w,
+            channels: s.c_in,
+            groups: s.groups,
+            kh: s.kh,
+            kw: s.kw,
+            stride: s.stride,
+            dilation: s.dilation,
+            origin: [-s.pad[0].cast_signed(), -s.pad[1].cast_signed()],
+            oh: s.oh(),
+            ow: s.ow(),
+        }
+    }
+
+    /// Results in all images.
+    pub(super) fn pixels(&self) -> usize {
+        self.n * self.oh * self.ow
+    }
+
+    /// Image, row and column of a result.
+    pub(super) fn position(&self, pixel: usize) -> (usize, usize, usize) {
+        (pixel / (self.oh * self.ow), pixel / self.ow % self.oh, pixel % self.ow)
+    }
+
+    pub(super) fn rows_of(&self, oy: usize) -> Span {
+        let start = (oy * self.stride[0]).cast_signed() + self.origin[0];
+        span(start, self.dilation[0], self.kh, self.h)
+    }
+
+    pub(super) fn cols_of(&self, ox: usize) -> Span {
+        let start = (ox * self.stride[1]).cast_signed() + self.origin[1];
+        span(start, self.dilation[1], self.kw, self.w)
+    }
+
+    /// Element index of tap (ky, kx), which must lie inside, in image `n`.
+    pub(super) fn at(&self, n: usize, rows: Span, ky: usize, cols: Span, kx: usize) -> usize {
+        let y = (rows.start + (ky * self.dilation[0]).cast_signed()).cast_unsigned();
+        let x = (cols.start + (kx * self.dilation[1]).cast_signed()).cast_unsigned();
+        ((n * self.h + y) * self.w + x) * self.channels
+    }
+}
+
+impl Placement {
+    /// Pixels at `stride`, one image after the other.
+    pub(super) fn dense(g: &Geometry, stride: usize, offset: usize) -> Placement {
+        Placement { offset, image: g.oh * g.ow * stride, row: g.ow * stride, pixel: stride }
+    }
+
+    pub(super) fn of(&self, (n, oy, ox): (usize, usize, usize)) -> usize {
+        self.offset + n * self.image + oy * self.row + ox * self.pixel
+    }
+}
+
+/// The rows of the implicit matrix: one window each, taps in order of row, column and channel.
+pub(super) struct Windows<'a> {
+    pub(super) x: &'a [f32],
+    pub(super) geometry: Geometry,
+    pub(super) place: Placement,
+}
+
+impl Rows for Windows<'_> {
+    fn gather(&self, group: usize, row: usize, sink: &mut RowSink<'_>) {
+        let g = &self.geometry;
+        let (n, oy, ox) = g.position(row);
+        let each = g.channels / g.groups;
+        let (rows, cols) = (g.rows_of(oy), g.cols_of(ox));
+        sink.zeros(rows.from * g.kw * each);
+        for ky in rows.from..rows.to {
+            sink.zeros(cols.from * each);
+            if g.groups == 1 && g.dilation[1] == 1 && cols.from < cols.to {
+                let start = g.at(n, rows, ky, cols, cols.from);
+                sink.push(&self.x[start..start + (cols.to - cols.from) * each]);
+            } else {
+                for kx in cols.from..cols.to {
+                    let start = g.at(n, rows, ky, cols, kx) + group * each;
+                    sink.push(&self.x[start..start + each]);
+                }
+            }
+            sink.zeros((g.kw - cols.to) * each);
+        }
+        sink.zeros((g.kh - rows.to) * g.kw * each);
+    }
+
+    fn place(&self, row: usize) -> usize {
+        self.place.of(self.geometry.position(row))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_the_taps_inside() {
+        assert_eq!(span(-1, 1, 3, 5), Span { from: 1, to: 3, start: -1 });
+        assert_eq!(span(4, 1, 3, 5), Span { from: 0, to: 1, start: 4 });
+        assert_eq!(span(-3, 2, 3, 1), Span { from: 2, to: 2, start: -3 });
+        assert_eq!(span(9, 1, 3, 5), Span { from: 0, to: 0, start: 9 });
+        assert_eq!(span(-9, 1, 3, 5), Span { from: 3, to: 3, start: -9 });
+    }
+}

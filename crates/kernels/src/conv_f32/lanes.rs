@@ -1,0 +1,194 @@
+//! The inner loops of a depthwise convolution: one chain of fused multiply-adds a channel and pixel, in the
+//! order of the taps, from the bias.
+#![allow(unsafe_code, reason = "vector loads and stores through pointers; rows of a shared output")]
+
+use crate::pointwise::math::clamp;
+use crate::{Isa, Level, SharedMut};
+
+/// Neighbouring pixels that share their loads of weights.
+pub(super) const PIXELS: usize = 4;
+
+/// One or [`PIXELS`] pixels, all channels.
+pub(super) struct Task<'a> {
+    pub(super) x: &'a [f32],
+    /// `channels` biases, then `channels` weights a tap.
+    pub(super) weights: &'a [f32],
+    pub(super) channels: usize,
+    /// For each tap: where its first channel lies in `x` for the first pixel, and in `weights`.
+    pub(super) taps: &'a [(usize, usize)],
+    pub(super) pixels: usize,
+    /// Elements of `x` from pixel to pixel.
+    pub(super) x_step: usize,
+    pub(super) clamp: (f32, f32),
+    pub(super) out: SharedMut<'a, f32>,
+    pub(super) at: usize,
+    pub(super) out_step: usize,
+}
+
+/// Runs a task with the given instructions.
+pub(super) fn run(isa: Isa, t: &Task<'_>) {
+    match isa.level() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => {
+            t.check();
+            // SAFETY: the token proves the features; `check` has bounded every pointer.
+            unsafe { if t.pixels == 1 { x86::avx512::<1>(t) } else { x86::avx512::<PIXELS>(t) } }
+        }
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => {
+            t.check();
+            // SAFETY: as above.
+            unsafe { if t.pixels == 1 { x86::avx2::<1>(t) } else { x86::avx2::<PIXELS>(t) } }
+        }
+        _ => portable(t),
+    }
+}
+
+impl Task<'_> {
+    fn check(&self) {
+        let last = self.pixels - 1;
+        assert!(
+            self.at + last * self.out_step + self.channels <= self.out.len() && self.channels <= self.weights.len()
+        );
+        for (x, w) in self.taps {
+            assert!(x + last * self.x_step + self.channels <= self.x.len() && w + self.channels <= self.weights.len());
+        }
+    }
+}
+
+fn portable(t: &Task<'_>) {
+    for p in 0..t.pixels {
+        let at = t.at + p * t.out_step;
+        // SAFETY: each row of an output is written by one task.
+        let to = unsafe { t.out.slice(at..at + t.channels) };
+        to.copy_from_slice(&t.weights[..t.channels]);
+        for (x, w) in t.taps {
+            let xs = &t.x[x + p * t.x_step..][..t.channels];
+            for ((to, x), w) in to.iter_mut().zip(xs).zip(&t.weights[*w..]) {
+                *to = x.mul_add(*w, *to);
+            }
+        }
+        to.iter_mut().for_each(|v| *v = clamp(*v, t.clamp.0, t.clamp.1));
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::Task;
+    use std::arch::x86_64::*;
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+    pub(super) unsafe fn avx512<const P: usize>(t: &Task<'_>) {
+        let mut c = 0;
+        // SAFETY: `Task::check`.
+        unsafe {
+            while c + 32 <= t.channels {
+                avx512_block::<P, 2>(t, c, 0xffff);
+                c += 32;
+            }
+            while c < t.channels {
+                let left = (t.channels - c).min(16);
+                avx512_block::<P, 1>(t, c, ((1u32 << left) - 1) as __mmask16);
+                c += 16;
+            }
+        }
+    }
+
+    /// `V` vectors of channels from `c`; `mask` holds for each of them.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+    unsafe fn avx512_block<const P: usize, const V: usize>(t: &Task<'_>, c: usize, mask: __mmask16) {
+        let (x0, w0) = (t.x.as_ptr(), t.weights.as_ptr());
+        let mut acc = [[_mm512_setzero_ps(); V]; P];
+        let (lo, hi) = (_mm512_set1_ps(t.clamp.0), _mm512_set1_ps(t.clamp.1));
+        // SAFETY: `Task::check` bounds all channels of every tap, bias and pixel; masked lanes are not touched.
+        unsafe {
+            for pixel in &mut acc {
+                for (v, lane) in pixel.iter_mut().enumerate() {
+                    *lane = _mm512_maskz_loadu_ps(mask, w0.add(c + v * 16));
+                }
+            }
+            for (x, w) in t.taps {
+                for v in 0..V {
+                    let w = _mm512_maskz_loadu_ps(mask, w0.add(w + c + v * 16));
+                    for (p, pixel) in acc.iter_mut().enumerate() {
+                        let x = _mm512_maskz_loadu_ps(mask, x0.add(x + p * t.x_step + c + v * 16));
+                        pixel[v] = _mm512_fmadd_ps(x, w, pixel[v]);
+                    }
+                }
+            }
+            for (p, pixel) in acc.iter().enumerate() {
+                for (v, lane) in pixel.iter().enumerate() {
+                    let y = _mm512_min_ps(hi, _mm512_max_ps(lo, *lane));
+                    let to = t.out.as_mut_ptr().add(t.at + p * t.out_step + c + v * 16);
+                    _mm512_mask_storeu_ps(to, mask, y);
+                }
+            }
+        }
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    pub(super) unsafe fn avx2<const P: usize>(t: &Task<'_>) {
+        let mut c = 0;
+        // SAFETY: `Task::check`.
+        unsafe {
+            while c + 16 <= t.channels {
+                avx2_block::<P, 2>(t, c);
+                c += 16;
+            }
+            while c + 8 <= t.channels {
+                avx2_block::<P, 1>(t, c);
+                c += 8;
+            }
+            if c < t.channels {
+                avx2_tail::<P>(t, c);
+            }
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn avx2_block<const P: usize, const V: usize>(t: &Task<'_>, c: usize) {
+        let (x0, w0) = (t.x.as_ptr(), t.weights.as_ptr());
+        let mut acc = [[_mm256_setzero_ps(); V]; P];
+        let (lo, hi) = (_mm256_set1_ps(t.clamp.0), _mm256_set1_ps(t.clamp.1));
+        // SAFETY: `Task::check` bounds all channels of every tap, bias and pixel; `c + 8 V <= channels`.
+        unsafe {
+            for pixel in &mut acc {
+                for (v, lane) in pixel.iter_mut().enumerate() {
+                    *lane = _mm256_loadu_ps(w0.add(c + v * 8));
+                }
+            }
+            for (x, w) in t.taps {
+                for v in 0..V {
+                    let w = _mm256_loadu_ps(w0.add(w + c + v * 8));
+                    for (p, pixel) in acc.iter_mut().enumerate() {
+                        let x = _mm256_loadu_ps(x0.add(x + p * t.x_step + c + v * 8));
+                        pixel[v] = _mm256_fmadd_ps(x, w, pixel[v]);
+                    }
+                }
+            }
+            for (p, pixel) in acc.iter().enumerate() {
+                for (v, lane) in pixel.iter().enumerate() {
+                    let y = _mm256_min_ps(hi, _mm256_max_ps(lo, *lane));
+                    _mm256_storeu_ps(t.out.as_mut_ptr().add(t.at + p * t.out_step + c + v * 8), y);
+                }
+            }
+        }
+    }
+
+    /// The last channels, fewer than a vector, one at a time.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn avx2_tail<const P: usize>(t: &Task<'_>, c: usize) {
+        for p in 0..P {
+            for c in c..t.channels {
+                let terms = t.taps.iter().map(|(x, w)| (t.x[x + p * t.x_step + c], t.weights[w + c]));
+                let sum = terms.fold(t.weights[c], |acc, (x, w)| x.mul_add(w, acc));
+                let y = super::clamp(sum, t.clamp.0, t.clamp.1);
+                // SAFETY: `Task::check`.
+                unsafe { *t.out.as_mut_ptr().add(t.at + p * t.out_step + c) = y };
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! f32 convolutions over channels-last activations: implicit matrix products, depthwise, transposed.
+//!
+//! Every output is one chain of fused multiply-adds from the bias, over the kernel's rows, columns and channels
+//! in that order, padding counting as zeros: the same bits on every instruction set and thread count.
+
+mod depthwise;
+mod geometry;
+mod lanes;
+mod transposed;
+
+#[cfg(test)]
+mod tests;
+
+pub use transposed::{ConvTransposeF32, TransposeShape};
+
+use crate::gemm_f32::{Driver, Finish, packed_groups};
+use crate::pointwise::{Program, Sink, TileInput, TileOutput};
+use crate::{AlignedVec, ConvShape, Isa, KernelError, SharedMut, ThreadPool};
+use depthwise::{Depthwise, MAX_TAPS, Weights};
+use geometry::{Geometry, Placement, Windows};
+use std::sync::Arc;
+
+/// What becomes of a convolution's results.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EpilogueF32 {
+    /// `min(max(y, lo), hi)`, stored as f32.
+    Clamp {
+        /// Lower bound.
+        lo: f32,
+        /// Upper bound.
+        hi: f32,
+    },
+    /// A program of which the result is input 0.
+    Program(Program),
+}
+
+impl EpilogueF32 {
+    /// Stored as it is.
+    pub const NONE: EpilogueF32 = EpilogueF32::Clamp { lo: f32::NEG_INFINITY, hi: f32::INFINITY };
+    /// `max(y, 0)`
+    pub const RELU: EpilogueF32 = EpilogueF32::Clamp { lo: 0.0, hi: f32::INFINITY };
+
+    fn is_program(&self) -> bool {
+        matches!(self, EpilogueF32::Program(_))
+    }
+
+    /// Checks the operands of a run, and binds them.
+    fn bind<'a>(
+        &'a self,
+        pixels: usize,
+        channels: usize,
+        inputs: &'a [TileInput<'a>],
+        outputs: &'a [TileOutput<'a>],
+    ) -> Result<(Finish<'a>, usize, usize), KernelError> {
+        match self {
+            EpilogueF32::Program(program) => {
+                program.check_epilogue(pixels, channels, inputs, outputs)?;
+                Ok((Finish::Program { program, inputs, outputs }, channels, 0))
+            }
+            EpilogueF32::Clamp { lo, hi } => {
+                KernelError::exactly("further inputs of a convolution without program", 0, inputs.len())?;
+                let [TileOutput { data: Sink::F32(out), stride, offset }] = outputs else {
+                    return Err(KernelError::DType { what: "the one output of a convolution", expected: "f32" });
+                };
+                if *stride < channels {
+                    let why = format!("{channels} channels do not fit a stride of {stride}");
+                    return Err(KernelError::invalid("output of a convolution", why));
+                }
+                let reach = if pixels == 0 { 0 } else { (pixels - 1) * stride + offset + channels };
+                KernelError::at_least("output of a convolution", reach, out.len())?;
+                Ok((Finish::Store { clamp: (*lo, *hi), out: *out }, *stride, *offset))
+            }
+        }
+    }
+}
+
+/// Packed weights of either kind.
+#[derive(Clone)]
+enum Kind {
+    Dense(AlignedVec<f32>),
+    Depthwise(Weights),
+}
+
+/// A convolution with its weights packed for one instruction set: immutable, shared by threads.
+#[derive(Clone)]
+pub struct ConvF32 {
+    isa: Isa,
+    shape: ConvShape,
+    kind: Arc<Kind>,
+    epilogue: EpilogueF32,
+}
+
+impl std::fmt::Debug for ConvF32 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConvF32").field("shape", &self.shape).field("kernel", &self.kernel_name()).finish()
+    }
+}
+
+impl ConvF32 {
+    /// Packs `weights [c_out, kh, kw, c_in / groups]` and `bias [c_out]` (zeros where there is none).
+    ///
+    /// # Errors
+    /// A shape that makes no sense, or weights or biases of another length.
+    pub fn new(
+        isa: Isa,
+        shape: &ConvShape,
+        weights: &[f32],
+        bias: Option<&[f32]>,
+        epilogue: EpilogueF32,
+    ) -> Result<ConvF32, KernelError> {
+        shape.check()?;
+        KernelError::exactly("convolution weights", shape.weight_len(), weights.len())?;
+        if let Some(bias) = bias {
+            KernelError::exactly("convolution bias", shape.c_out, bias.len())?;
+        }
+        let taps = shape.kh * shape.kw;
+        let kind = if shape.is_depthwise() && taps <= MAX_TAPS {
+            Kind::Depthwise(Weights::new(shape.c_out, taps, weights, bias))
+        } else {
+            let k = taps * (shape.c_in / shape.groups);
+            let at = |channel: usize, k_index: usize| weights[channel * k + k_index];
+            Kind::Dense(packed_groups(isa, shape.groups, k, shape.c_out / shape.groups, bias, at))
+        };
+        Ok(ConvF32 { isa, shape: *shape, kind: Arc::new(kind), epilogue })
+    }
+
+    /// A linear layer `[rows, c_in] · weights [c_out, c_in]ᵀ + bias`.
+    ///
+    /// # Errors
+    /// As [`ConvF32::new`].
+    pub fn linear(
+        isa: Isa,
+        rows: usize,
+        c_in: usize,
+        weights: &[f32],
+        bias: Option<&[f32]>,
+        epilogue: EpilogueF32,
+    ) -> Result<ConvF32, KernelError> {
+        let shape = ConvShape::linear(rows, c_in, weights.len() / c_in.max(1));
+        ConvF32::new(isa, &shape, weights, bias, epilogue)
+    }
+
+    /// The same weights over images of another number or size.
+    pub fn resized(&self, n: usize, h: usize, w: usize) -> ConvF32 {
+        ConvF32 { shape: ConvShape { n, h, w, ..self.shape }, ..self.clone() }
+    }
+
+    /// The shape.
+    pub fn shape(&self) -> &ConvShape {
+        &self.shape
+    }
+
+    /// `conv2d_f32_14x32_avx512`, say.
+    pub fn kernel_name(&self) -> String {
+        let tile = crate::gemm_f32::kernel(self.isa).name;
+        match *self.kind {
+            Kind::Dense(_) => format!("conv2d_f32_{tile}"),
+            Kind::Depthwise(_) => format!("dwconv2d_f32_{}", self.isa.level().name()),
+        }
+    }
+
+    /// Bytes of scratch for a pool of `threads`.
+    pub fn scratch_bytes(&self, threads: usize) -> usize {
+        let s = &self.shape;
+        match *self.kind {
+            Kind::Dense(_) => Driver::scratch_bytes(self.isa, s.kh * s.kw * (s.c_in / s.groups), threads),
+            Kind::Depthwise(_) => depthwise::scratch_bytes(s.c_out, self.epilogue.is_program(), threads),
+        }
+    }
+
+    /// Runs it: `x [n, h, w, c_in]`, `y [n, oh, ow, c_out]` dense. For an epilogue that stores one f32.
+    ///
+    /// # Errors
+    /// As [`ConvF32::run_into`].
+    pub fn run(&self, pool: &ThreadPool, x: &[f32], y: &mut [f32], scratch: &mut [u8]) -> Result<(), KernelError> {
+        let output = TileOutput { data: Sink::F32(SharedMut::new(y)), stride: self.shape.c_out, offset: 0 };
+        self.run_into(pool, x, &[], &[output], scratch)
+    }
+
+    /// Runs it: `inputs` are the program's from 1 on; outputs may have a stride and an offset, so that a concat
+    /// is written in place.
+    ///
+    /// # Errors
+    /// An operand or a scratch that is missing, too short or of the wrong type.
+    pub fn run_into(
+        &self,
+        pool: &ThreadPool,
+        x: &[f32],
+        inputs: &[TileInput<'_>],
+        outputs: &[TileOutput<'_>],
+        scratch: &mut [u8],
+    ) -> Result<(), KernelError> {
+        let (s, geometry) = (&self.shape, Geometry::new(&self.shape));
+        KernelError::at_least("input of a convolution", s.in_len(), x.len())?;
+        let (finish, stride, offset) = self.epilogue.bind(geometry.pixels(), s.c_out, inputs, outputs)?;
+        if geometry.pixels() == 0 {
+            return Ok(());
+        }
+        let place = Placement::dense(&geometry, stride, offset);
+        match &*self.kind {
+            Kind::Depthwise(weights) => {
+                Depthwise { isa: self.isa, geometry, place, weights, x, finish }.run(pool, scratch)
+            }
+            Kind::Dense(packed) => Driver {
+                isa: self.isa,
+                m: geometry.pixels(),
+                packed,
+                k: s.kh * s.kw * (s.c_in / s.groups),
+                n: s.c_out / s.groups,
+                groups: s.groups,
+                finish,
+            }
+            .run(pool, &Windows { x, geometry, place }, scratch),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! 14×32 (and 14×16) tiles in 28 accumulators of 16 lanes.
+#![allow(unsafe_code, reason = "AVX-512 loads and stores through pointers")]
+
+use super::{KB, Kernel, LDA, Task};
+use std::arch::x86_64::*;
+
+const MR: usize = 14;
+
+/// Obtained by holding the token of the level only (see `kernel`).
+pub(super) const KERNEL: Kernel = Kernel { mr: MR, nr: 32, run, name: "14x32_avx512" };
+
+fn run(t: &Task<'_>) {
+    t.check(MR);
+    macro_rules! rows {
+        ($($n:literal)*) => {
+            match (t.rows, t.width) {
+                // SAFETY: the kernel is chosen by the token of its level; `check` has bounded every pointer.
+                $(($n, 32) => unsafe { tile::<$n, 2>(t) }, ($n, 16) => unsafe { tile::<$n, 1>(t) },)*
+                (rows, width) => unreachable!("invariant: a tile of 1 to 14 rows, 16 or 32 wide, not {rows}×{width}"),
+            }
+        };
+    }
+    rows!(1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+unsafe fn tile<const R: usize, const V: usize>(t: &Task<'_>) {
+    let mut acc = [[_mm512_setzero_ps(); V]; R];
+    let mut b = t.b.as_ptr();
+    // SAFETY: `b` holds `width = 16 V` biases and `k` rows of as many; `a` holds blocks of 14 rows of LDA.
+    unsafe {
+        for row in &mut acc {
+            for (v, lane) in row.iter_mut().enumerate() {
+                *lane = _mm512_loadu_ps(b.add(v * 16));
+            }
+        }
+        b = b.add(16 * V);
+        for start in (0..t.k).step_by(KB) {
+            let a = t.a.as_ptr().add(start / KB * MR * LDA);
+            for k in 0..KB.min(t.k - start) {
+                let mut bs = [_mm512_setzero_ps(); V];
+                for (v, lane) in bs.iter_mut().enumerate() {
+                    *lane = _mm512_loadu_ps(b.add(v * 16));
+                }
+                b = b.add(16 * V);
+                for (r, row) in acc.iter_mut().enumerate() {
+                    let x = _mm512_set1_ps(*a.add(r * LDA + k));
+                    for (lane, b) in row.iter_mut().zip(bs) {
+                        *lane = _mm512_fmadd_ps(x, b, *lane);
+                    }
+                }
+            }
+        }
+    }
+    let (lo, hi) = (_mm512_set1_ps(t.clamp.0), _mm512_set1_ps(t.clamp.1));
+    for (row, at) in acc.iter().zip(t.at) {
+        for (v, lane) in row.iter().enumerate() {
+            let left = t.cols.saturating_sub(v * 16).min(16);
+            let mask = ((1u32 << left) - 1) as __mmask16;
+            let y = _mm512_min_ps(hi, _mm512_max_ps(lo, *lane));
+            // SAFETY: `check` has bounded `at + cols`; the mask stops at `cols`.
+            unsafe { _mm512_mask_storeu_ps(t.out.as_mut_ptr().add(at + v * 16), mask, y) };
+        }
+    }
+}

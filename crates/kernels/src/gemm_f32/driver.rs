@@ -1,0 +1,207 @@
+//! The loops around the tiles: blocks of rows are gathered once, then every panel passes over them.
+
+use super::pack::width;
+use super::{KB, Kernel, LDA, Task, kernel};
+use crate::buffer::ALIGN;
+use crate::pointwise::{Program, Tile, TileInput, TileOutput};
+use crate::{Isa, KernelError, SharedMut, ThreadPool};
+
+/// Bytes of gathered rows that are kept while the panels pass over them: a part of L2.
+const BLOCK_BYTES: usize = 192 * 1024;
+/// Most tiles of a block.
+const MAX_TILES: usize = 8;
+/// Most rows of a block.
+const MAX_ROWS: usize = 14 * MAX_TILES;
+/// Below this many multiply-adds a second thread does not pay.
+const SERIAL: usize = 100_000;
+
+/// Where the rows of the left-hand side come from, and where the result's go.
+pub(crate) trait Rows: Sync {
+    /// Writes row `row` of group `group`, all of its depth.
+    fn gather(&self, group: usize, row: usize, sink: &mut RowSink<'_>);
+    /// Where the row's first column lies in the result.
+    fn place(&self, row: usize) -> usize;
+}
+
+/// Takes one row in pieces and spreads it over the blocks of its tile.
+pub(crate) struct RowSink<'a> {
+    blocks: &'a mut [f32],
+    mr: usize,
+    row: usize,
+    k: usize,
+}
+
+impl RowSink<'_> {
+    /// The next elements.
+    #[inline]
+    pub(crate) fn push(&mut self, mut from: &[f32]) {
+        while !from.is_empty() {
+            let (len, to) = self.room(from.len());
+            to.copy_from_slice(&from[..len]);
+            from = &from[len..];
+        }
+    }
+
+    /// The next elements are zeros.
+    #[inline]
+    pub(crate) fn zeros(&mut self, mut count: usize) {
+        while count > 0 {
+            let (len, to) = self.room(count);
+            to.fill(0.0);
+            count -= len;
+        }
+    }
+
+    #[inline]
+    fn room(&mut self, wanted: usize) -> (usize, &mut [f32]) {
+        let (block, inner) = (self.k / KB, self.k % KB);
+        let len = wanted.min(KB - inner);
+        let start = (block * self.mr + self.row) * LDA + inner;
+        self.k += len;
+        (len, &mut self.blocks[start..start + len])
+    }
+}
+
+/// What becomes of a tile.
+#[derive(Clone, Copy)]
+pub(crate) enum Finish<'a> {
+    /// Bounded and stored as f32.
+    Store { clamp: (f32, f32), out: SharedMut<'a, f32> },
+    /// Run through a program, which stores it.
+    Program { program: &'a Program, inputs: &'a [TileInput<'a>], outputs: &'a [TileOutput<'a>] },
+}
+
+/// A product `[m, k] · [k, n]` for each of `groups`, side by side in the result's columns.
+pub(crate) struct Driver<'a> {
+    pub(crate) isa: Isa,
+    pub(crate) m: usize,
+    /// One packed `[k, n]` after the other.
+    pub(crate) packed: &'a [f32],
+    pub(crate) k: usize,
+    pub(crate) n: usize,
+    pub(crate) groups: usize,
+    pub(crate) finish: Finish<'a>,
+}
+
+/// Tiles of a block: as many as the cache holds.
+fn block_tiles(kernel: &Kernel, k: usize) -> usize {
+    (BLOCK_BYTES / (tile_len(kernel, k) * size_of::<f32>()).max(1)).clamp(1, MAX_TILES)
+}
+
+/// Elements of one gathered tile.
+fn tile_len(kernel: &Kernel, k: usize) -> usize {
+    k.div_ceil(KB) * kernel.mr * LDA
+}
+
+/// Elements of one thread's scratch: a block and a tile of results, in whole cache lines.
+fn thread_len(kernel: &Kernel, k: usize) -> usize {
+    (block_tiles(kernel, k) * tile_len(kernel, k) + kernel.mr * kernel.nr).next_multiple_of(ALIGN / 4)
+}
+
+impl Driver<'_> {
+    /// Bytes of scratch that a product of depth `k` needs.
+    pub(crate) fn scratch_bytes(isa: Isa, k: usize, threads: usize) -> usize {
+        thread_len(&kernel(isa), k) * size_of::<f32>() * threads.max(1) + ALIGN
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Too little scratch.
+    pub(crate) fn run(&self, pool: &ThreadPool, rows: &dyn Rows, scratch: &mut [u8]) -> Result<(), KernelError> {
+        let kernel = kernel(self.isa);
+        let each = thread_len(&kernel, self.k);
+        let panels = self.n.div_ceil(kernel.nr) * self.groups;
+        let tiles = self.m.div_ceil(kernel.mr);
+        let macs = self.m * self.n * self.k * self.groups;
+        let threads = if macs < SERIAL { 1 } else { pool.threads() };
+        // Rows are split where there are enough of them, else columns: weights are then read once in all.
+        let by_rows = tiles >= 6 * threads || tiles >= panels;
+        let tasks = threads.min(if by_rows { tiles } else { panels });
+        let scratch = super::share::floats("scratch of a matrix product, in bytes", scratch, each * tasks)?;
+        let shared = SharedMut::new(scratch);
+        pool.run(tasks, &|task| {
+            let own = super::share::part(&shared, task * each..(task + 1) * each);
+            let part = |count: usize| task * count / tasks..(task + 1) * count / tasks;
+            if by_rows {
+                let t = part(tiles);
+                self.run_part(&kernel, rows, t.start * kernel.mr..self.m.min(t.end * kernel.mr), 0..panels, own);
+            } else {
+                self.run_part(&kernel, rows, 0..self.m, part(panels), own);
+            }
+        });
+        Ok(())
+    }
+
+    fn run_part(
+        &self,
+        kernel: &Kernel,
+        rows: &dyn Rows,
+        range: std::ops::Range<usize>,
+        panels: std::ops::Range<usize>,
+        scratch: &mut [f32],
+    ) {
+        let each = self.n.div_ceil(kernel.nr);
+        let tile_len = tile_len(kernel, self.k);
+        let block_rows = block_tiles(kernel, self.k) * kernel.mr;
+        let (block, results) = scratch.split_at_mut(block_tiles(kernel, self.k) * tile_len);
+        for start in range.clone().step_by(block_rows) {
+            let count = block_rows.min(range.end - start);
+            let mut at = [0; MAX_ROWS];
+            at[..count].iter_mut().enumerate().for_each(|(r, at)| *at = rows.place(start + r));
+            let mut panel = panels.start;
+            while panel < panels.end {
+                let group = panel / each;
+                let end = panels.end.min((group + 1) * each);
+                for r in 0..count {
+                    let blocks = &mut block[r / kernel.mr * tile_len..][..tile_len];
+                    rows.gather(group, start + r, &mut RowSink { blocks, mr: kernel.mr, row: r % kernel.mr, k: 0 });
+                }
+                for p in panel..end {
+                    self.run_panel(kernel, start, &at[..count], group, p - group * each, block, results);
+                }
+                panel = end;
+            }
+        }
+    }
+
+    /// One panel over all tiles of a block.
+    #[allow(clippy::too_many_arguments, reason = "the indices of a loop nest")]
+    fn run_panel(
+        &self,
+        kernel: &Kernel,
+        start: usize,
+        at: &[usize],
+        group: usize,
+        panel: usize,
+        block: &[f32],
+        results: &mut [f32],
+    ) {
+        let tile_len = tile_len(kernel, self.k);
+        let col = panel * kernel.nr;
+        let (width, cols) = (width(kernel, self.n, col), kernel.nr.min(self.n - col));
+        let group_len = super::pack::packed_len(kernel, self.k, self.n);
+        let b = &self.packed[group * group_len + (self.k + 1) * col..][..(self.k + 1) * width];
+        let channel = group * self.n + col;
+        for (t, at) in at.chunks(kernel.mr).enumerate() {
+            let a = &block[t * tile_len..(t + 1) * tile_len];
+            let mut places = [0; MAX_ROWS / MAX_TILES];
+            let rows = at.len();
+            let task = |clamp, out, at| Task { rows, cols, width, k: self.k, a, b, clamp, out, at };
+            match self.finish {
+                Finish::Store { clamp, out } => {
+                    places.iter_mut().zip(at).for_each(|(p, at)| *p = at + channel);
+                    (kernel.run)(&task(clamp, out, &places[..rows]));
+                }
+                Finish::Program { program, inputs, outputs } => {
+                    places.iter_mut().enumerate().for_each(|(r, p)| *p = r * width);
+                    let none = (f32::NEG_INFINITY, f32::INFINITY);
+                    (kernel.run)(&task(none, SharedMut::new(results), &places[..rows]));
+                    let row0 = start + t * kernel.mr;
+                    let tile = Tile { values: results, pitch: width, rows, cols, row0, col0: channel };
+                    super::share::run_epilogue(self.isa, program, &tile, inputs, outputs);
+                }
+            }
+        }
+    }
+}
