@@ -1,8 +1,9 @@
 //! Building a graph out of another: the one way in which graphs are rewritten.
 
 use crate::builder::{Builder, Value};
+use crate::dim::{Bindings, Dim};
 use crate::error::Result;
-use crate::graph::{Arg, Graph, Kind, Node, NodeId};
+use crate::graph::{Arg, Graph, Kind, Meta, Node, NodeId, TensorMeta};
 
 /// What a node becomes.
 pub enum Replace<'b> {
@@ -66,6 +67,56 @@ fn start(src: &Graph) -> Builder {
     Builder::from_graph(src.shell())
 }
 
+/// The graph for these values of its symbols: every size is a number, in types as in arguments, and nodes
+/// that compute sizes are gone unless they are results. Symbols without a value stay.
+///
+/// # Errors
+/// A call that these sizes do not admit.
+pub fn bind(src: &Graph, with: &Bindings) -> Result<Graph> {
+    let lookup = |s: &str| with.get(s).map(|v| Dim::from(*v));
+    let b = start(src);
+    b.edit(|g| g.symbols.retain(|s, _| !with.contains_key(s)));
+    // The value of each node for its users, and the node itself.
+    let mut map: Vec<(Arg, NodeId)> = Vec::with_capacity(src.len());
+    for (_, node) in src.nodes() {
+        b.set_origin(node.origin.clone());
+        let of =
+            |n: NodeId| if node.kind == Kind::Output { Arg::Node(map[n.index()].1) } else { map[n.index()].0.clone() };
+        let args: Vec<Arg> = node.args.iter().map(|a| bind_arg(&a.map_nodes(&mut |n| of(n)), &lookup)).collect();
+        let meta = match node.kind {
+            Kind::Call(op) => b.infer(op, &args, &node.name)?,
+            _ => bind_meta(&node.meta, &lookup),
+        };
+        let value = match &meta {
+            Meta::Int(d) => d.as_const().map(Arg::Int),
+            _ => None,
+        };
+        let id = b.edit(|g| g.push(Node { args, meta, ..node.clone() }));
+        map.push((value.unwrap_or(Arg::Node(id)), id));
+    }
+    Ok(prune(&b.finish()?))
+}
+
+fn bind_arg(a: &Arg, lookup: &dyn Fn(&str) -> Option<Dim>) -> Arg {
+    match a {
+        Arg::Dim(d) => d.substitute(lookup).into(),
+        Arg::List(l) => Arg::List(l.iter().map(|a| bind_arg(a, lookup)).collect()),
+        other => other.clone(),
+    }
+}
+
+fn bind_meta(m: &Meta, lookup: &dyn Fn(&str) -> Option<Dim>) -> Meta {
+    match m {
+        Meta::None => Meta::None,
+        Meta::Int(d) => Meta::Int(d.substitute(lookup)),
+        Meta::Tuple(items) => Meta::Tuple(items.iter().map(|m| bind_meta(m, lookup)).collect()),
+        Meta::Tensor(t) => {
+            let shape = t.shape.iter().map(|d| d.substitute(lookup)).collect();
+            Meta::Tensor(TensorMeta { dtype: t.dtype, shape })
+        }
+    }
+}
+
 /// The graph without calls and constants that no result needs.
 pub fn prune(src: &Graph) -> Graph {
     let mut live = vec![false; src.len()];
@@ -119,6 +170,26 @@ mod tests {
             .replace("  %gone = param \"gone\": f32[9]\n", "");
         assert_eq!(out.unwrap().to_string(), want);
         assert_eq!(src.to_string(), SRC);
+    }
+
+    #[test]
+    fn binding_symbols_leaves_numbers_only() {
+        let src = r#"graph(%x: f32[N, 4, H]) where 1 <= N, 2 <= H <= 64 {
+  %n = aten.sym_size.int(%x, 0): int<N>
+  %view = aten.view(%x, [%n, <4*H>]): f32[N, 4*H]
+  %slice = aten.slice.Tensor(%view, 1, 0, <H>): f32[N, H]
+  return %slice
+}
+"#;
+        let want = r#"graph(%x: f32[3, 4, 8]) {
+  %view = aten.view(%x, [3, 32]): f32[3, 32]
+  %slice = aten.slice.Tensor(%view, 1, 0, 8): f32[3, 8]
+  return %slice
+}
+"#;
+        let src = text::parse(src).unwrap();
+        let with = src.bind(&[vec![3, 4, 8]]).unwrap();
+        assert_eq!(bind(&src, &with).unwrap().to_string(), want);
     }
 
     #[test]

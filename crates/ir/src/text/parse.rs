@@ -286,8 +286,11 @@ impl<'t> Parser<'t> {
             return Ok(Meta::None);
         }
         if word == "int" {
-            let Arg::Dim(d) = self.arg(0)? else { return Err(self.error("expected a size")) };
-            return Ok(Meta::Int(d));
+            return match self.arg(0)? {
+                Arg::Dim(d) => Ok(Meta::Int(d)),
+                Arg::Int(i) => Ok(Meta::Int(i.into())),
+                _ => Err(self.error("expected a size")),
+            };
         }
         let dtype = DType::from_name(word).ok_or_else(|| self.error(format!("'{word}' is no element type")))?;
         self.expect("[")?;
