@@ -1,0 +1,207 @@
+//! From accumulators to stored outputs, 512 bits at a time.
+//!
+//! The upper bound is applied in float, before rounding, so that the conversion cannot overflow upwards; it is an
+//! integer less the zero point, so that rounding cannot pass it. Downwards the conversion gives the least i32,
+//! which the packs saturate. Zero points are added after rounding.
+#![allow(unsafe_code, reason = "vector loads and stores through the pointers of a tile")]
+#![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
+
+use crate::qconv::pack::LANES;
+use crate::qconv::spec::OutputKind;
+use crate::qconv::tile::{Columns, Epilogue};
+use std::arch::x86_64::*;
+
+/// Stores `NV` vectors of accumulators of one output pixel.
+///
+/// # Safety
+/// The columns are valid for `NV` vectors, in the packed order for u8 and the natural one for f32; `y` and `r` for
+/// their width.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+pub(in crate::qconv) unsafe fn store<const NV: usize>(
+    acc: &[__m512i; NV],
+    c: &Columns,
+    e: &Epilogue,
+    y: *mut u8,
+    r: *const u8,
+) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        if e.out == OutputKind::F32 {
+            for (v, acc) in acc.iter().enumerate() {
+                store_f32(*acc, c, v * LANES, e, y.cast(), r);
+            }
+            return;
+        }
+        match NV {
+            4 => quad([acc[0], acc[1], acc[2], acc[3]], c, e, y, r),
+            3 => {
+                pair([acc[0], acc[1]], c, e, y, r);
+                single(acc[2], c, 32, e, y.add(32), r.wrapping_add(32));
+            }
+            2 => pair([acc[0], acc[1]], c, e, y, r),
+            _ => single(acc[0], c, 0, e, y, r),
+        }
+    }
+}
+
+/// `f32(acc)·m [+ bias]` of the vector at column `at`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+unsafe fn scaled(acc: __m512i, c: &Columns, at: usize, e: &Epilogue) -> __m512 {
+    // SAFETY: columns are padded to whole vectors.
+    unsafe {
+        let v = _mm512_mul_ps(_mm512_cvtepi32_ps(acc), _mm512_loadu_ps(c.scale.add(at)));
+        if e.float_bias { _mm512_add_ps(v, _mm512_loadu_ps(c.float_bias.add(at))) } else { v }
+    }
+}
+
+/// `v + f32(r - zr)·mr`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+fn with_residual(v: __m512, r: __m512i, (m, z): (f32, i32)) -> __m512 {
+    let r = _mm512_cvtepi32_ps(_mm512_sub_epi32(r, _mm512_set1_epi32(z)));
+    _mm512_add_ps(v, _mm512_mul_ps(r, _mm512_set1_ps(m)))
+}
+
+/// `rne(min(v, qmax - zero_point))`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+fn rounded(v: __m512, e: &Epilogue) -> __m512i {
+    _mm512_cvtps_epi32(_mm512_min_ps(v, _mm512_set1_ps((e.qmax - e.zero_point) as f32)))
+}
+
+/// Bits of the first `width` of `lanes` lanes.
+#[inline(always)]
+fn mask(width: usize, lanes: usize) -> u64 {
+    if width >= lanes { u64::MAX >> (64 - lanes) } else { (1 << width) - 1 }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+unsafe fn quad(acc: [__m512i; 4], c: &Columns, e: &Epilogue, y: *mut u8, r: *const u8) {
+    // SAFETY: columns are padded to whole vectors; loads and stores are masked by the width.
+    unsafe {
+        let mut v = [_mm512_setzero_ps(); 4];
+        for j in 0..4 {
+            v[j] = scaled(acc[j], c, j * LANES, e);
+        }
+        if let Some(residual) = e.residual {
+            let zero = _mm512_setzero_si512();
+            let r = _mm512_maskz_loadu_epi8(mask(c.width, 64), r.cast());
+            let (low, high) = (_mm512_unpacklo_epi8(r, zero), _mm512_unpackhi_epi8(r, zero));
+            v[0] = with_residual(v[0], _mm512_unpacklo_epi16(low, zero), residual);
+            v[1] = with_residual(v[1], _mm512_unpackhi_epi16(low, zero), residual);
+            v[2] = with_residual(v[2], _mm512_unpacklo_epi16(high, zero), residual);
+            v[3] = with_residual(v[3], _mm512_unpackhi_epi16(high, zero), residual);
+        }
+        let zp = _mm512_set1_epi16(e.zero_point as i16);
+        let low = _mm512_adds_epi16(_mm512_packs_epi32(rounded(v[0], e), rounded(v[1], e)), zp);
+        let high = _mm512_adds_epi16(_mm512_packs_epi32(rounded(v[2], e), rounded(v[3], e)), zp);
+        let q = _mm512_max_epu8(_mm512_packus_epi16(low, high), _mm512_set1_epi8(e.qmin as i8));
+        let q = if let Some(t) = &e.table { lookup(q, t.as_ptr()) } else { q };
+        if c.width >= 64 {
+            _mm512_storeu_si512(y.cast(), q);
+        } else {
+            _mm512_mask_storeu_epi8(y.cast(), mask(c.width, 64), q);
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+unsafe fn pair(acc: [__m512i; 2], c: &Columns, e: &Epilogue, y: *mut u8, r: *const u8) {
+    // SAFETY: as in `quad`.
+    unsafe {
+        let mut v = [scaled(acc[0], c, 0, e), scaled(acc[1], c, LANES, e)];
+        let mask = mask(c.width, 32) as u32;
+        if let Some(residual) = e.residual {
+            let zero = _mm512_setzero_si512();
+            let r = _mm512_cvtepu8_epi16(_mm256_maskz_loadu_epi8(mask, r.cast()));
+            v[0] = with_residual(v[0], _mm512_unpacklo_epi16(r, zero), residual);
+            v[1] = with_residual(v[1], _mm512_unpackhi_epi16(r, zero), residual);
+        }
+        let q = _mm512_packs_epi32(rounded(v[0], e), rounded(v[1], e));
+        let q = _mm512_adds_epi16(q, _mm512_set1_epi16(e.zero_point as i16));
+        let q = _mm512_cvtepi16_epi8(_mm512_max_epi16(q, _mm512_set1_epi16(e.qmin as i16)));
+        let q = if let Some(t) = &e.table {
+            _mm512_castsi512_si256(lookup(_mm512_castsi256_si512(q), t.as_ptr()))
+        } else {
+            q
+        };
+        if c.width >= 32 {
+            _mm256_storeu_si256(y.cast(), q);
+        } else {
+            _mm256_mask_storeu_epi8(y.cast(), mask, q);
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+unsafe fn single(acc: __m512i, c: &Columns, at: usize, e: &Epilogue, y: *mut u8, r: *const u8) {
+    // SAFETY: as in `quad`.
+    unsafe {
+        let mut v = scaled(acc, c, at, e);
+        let mask = mask(c.width - at, LANES) as u16;
+        if let Some(residual) = e.residual {
+            v = with_residual(v, _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, r.cast())), residual);
+        }
+        let v = _mm512_max_ps(v, _mm512_set1_ps((e.qmin - e.zero_point) as f32));
+        let q = _mm512_add_epi32(rounded(v, e), _mm512_set1_epi32(e.zero_point));
+        let q = _mm512_cvtepi32_epi8(q);
+        let q = if let Some(t) = &e.table {
+            _mm512_castsi512_si128(lookup(_mm512_castsi128_si512(q), t.as_ptr()))
+        } else {
+            q
+        };
+        if mask == u16::MAX {
+            _mm_storeu_si128(y.cast(), q);
+        } else {
+            _mm_mask_storeu_epi8(y.cast(), mask, q);
+        }
+    }
+}
+
+/// Stores the 16 channels at column `at`, in natural order, as floats.
+///
+/// # Safety
+/// The columns are valid from `at`; `y` and `r` point to the block's first element.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+pub(in crate::qconv) unsafe fn store_f32(
+    acc: __m512i,
+    c: &Columns,
+    at: usize,
+    e: &Epilogue,
+    y: *mut f32,
+    r: *const u8,
+) {
+    // SAFETY: as in `quad`.
+    unsafe {
+        let mut v = scaled(acc, c, at, e);
+        let mask = mask(c.width - at, LANES) as u16;
+        if let Some(residual) = e.residual {
+            let r = _mm_maskz_loadu_epi8(mask, r.wrapping_add(at).cast());
+            v = with_residual(v, _mm512_cvtepu8_epi32(r), residual);
+        }
+        _mm512_mask_storeu_ps(y.add(at), mask, v);
+    }
+}
+
+/// `table[q]` of 64 bytes.
+///
+/// # Safety
+/// The table has 256 bytes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+pub(in crate::qconv) unsafe fn lookup(q: __m512i, table: *const u8) -> __m512i {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let low = _mm512_loadu_si512(table.cast());
+        let low = _mm512_permutex2var_epi8(low, q, _mm512_loadu_si512(table.add(64).cast()));
+        let high = _mm512_loadu_si512(table.add(128).cast());
+        let high = _mm512_permutex2var_epi8(high, q, _mm512_loadu_si512(table.add(192).cast()));
+        _mm512_mask_blend_epi8(_mm512_movepi8_mask(q), low, high)
+    }
+}

@@ -1,0 +1,72 @@
+//! Tiles in 512-bit vectors with `vpdpbusd`: 6×64, 8×48, 14×32, 14×16 and what remains below them.
+#![allow(unsafe_code, reason = "vector loads and stores through the pointers of a tile")]
+#![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
+
+pub(super) mod epilogue;
+pub(super) mod vector;
+
+use super::pack::LANES;
+use super::tile::{Tile, TileFn};
+use std::arch::x86_64::*;
+
+/// The tile for a block of `nv` vectors with `left` rows to go.
+pub(super) fn select(nv: usize, left: usize) -> (usize, TileFn) {
+    match (nv, left) {
+        (4, 6..) => (6, tile::<6, 4>),
+        (4, 4..) => (4, tile::<4, 4>),
+        (4, 2..) => (2, tile::<2, 4>),
+        (4, _) => (1, tile::<1, 4>),
+        (3, 8..) => (8, tile::<8, 3>),
+        (3, 4..) => (4, tile::<4, 3>),
+        (3, 2..) => (2, tile::<2, 3>),
+        (3, _) => (1, tile::<1, 3>),
+        (2, 14..) => (14, tile::<14, 2>),
+        (2, 7..) => (7, tile::<7, 2>),
+        (2, 4..) => (4, tile::<4, 2>),
+        (2, 2..) => (2, tile::<2, 2>),
+        (2, _) => (1, tile::<1, 2>),
+        (_, 14..) => (14, tile::<14, 1>),
+        (_, 7..) => (7, tile::<7, 1>),
+        (_, 4..) => (4, tile::<4, 1>),
+        (_, 2..) => (2, tile::<2, 1>),
+        (_, _) => (1, tile::<1, 1>),
+    }
+}
+
+/// `MR` rows by `16·NV` columns, four input bytes a step.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+unsafe fn tile<const MR: usize, const NV: usize>(t: &Tile<'_>) {
+    // SAFETY: the driver's pointers cover whole segments, whole blocks and the tile's output.
+    unsafe {
+        let mut acc = [[_mm512_setzero_si512(); NV]; MR];
+        for v in 0..NV {
+            let bias = _mm512_loadu_si512(t.columns.bias.add(v * LANES).cast());
+            for row in &mut acc {
+                row[v] = bias;
+            }
+        }
+        let mut w = t.weights;
+        for segment in t.segments {
+            let mut x = [std::ptr::null::<u8>(); MR];
+            for i in 0..MR {
+                x[i] = t.rows[i].add(*segment);
+            }
+            for step in 0..t.steps {
+                let mut b = [_mm512_setzero_si512(); NV];
+                for v in 0..NV {
+                    b[v] = _mm512_load_si512(w.add(v * 64).cast());
+                }
+                w = w.add(NV * 64);
+                for i in 0..MR {
+                    let a = _mm512_set1_epi32(x[i].add(step * 4).cast::<i32>().read_unaligned());
+                    for v in 0..NV {
+                        acc[i][v] = _mm512_dpbusd_epi32(acc[i][v], a, b[v]);
+                    }
+                }
+            }
+        }
+        for i in 0..MR {
+            epilogue::store(&acc[i], &t.columns, t.epilogue, t.y[i], t.r[i]);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The driver of the dense and grouped kernels: implicit matrix products over output pixels.
+//!
+//! An input with borders, or whose runs are not a multiple of four bytes, is first copied with its borders
+//! filled by the zero point; then no kernel knows of borders, and the folded zero point is exact everywhere.
+#![allow(unsafe_code, reason = "threads write disjoint parts of the output through one pointer")]
+
+use super::geometry::{Geometry, Placement, Walk};
+use super::pack::{self, Block, Order, Packed, Segments, Source};
+use super::tile::{Columns, Epilogue, MAX_MR, Tile, select};
+use crate::buffer::SLACK;
+use crate::{Isa, KernelError, Level, SharedMut, ThreadPool};
+use std::ops::Range;
+
+/// Bytes of input that a thread walks before it turns to the next block of channels: they stay in L2.
+const CHUNK_BYTES: usize = 384 << 10;
+/// Chunks are multiples of this many pixels, so that most tiles are whole.
+const CHUNK_ROWS: usize = 168;
+
+/// The operands of one run; lengths are checked before it is made.
+pub(super) struct Io<'a> {
+    pub x: &'a [u8],
+    /// First pixel's first channel.
+    pub y: *mut u8,
+    /// Elements from a pixel to the next.
+    pub y_stride: usize,
+    /// Bytes of an element.
+    pub size: usize,
+    /// Null without a residual.
+    pub r: *const u8,
+    pub r_stride: usize,
+}
+
+// SAFETY: tasks write disjoint elements of `y`, and only read the rest.
+unsafe impl Sync for Io<'_> {}
+
+impl Io<'_> {
+    /// Output and residual of a pixel and channel of the tensor.
+    ///
+    /// # Safety
+    /// The pixel and the channel lie in the output.
+    #[inline]
+    pub unsafe fn at(&self, pixel: usize, channel: usize) -> (*mut u8, *const u8) {
+        // SAFETY: by the caller's promise; a null residual is never read.
+        let y = unsafe { self.y.add((pixel * self.y_stride + channel) * self.size) };
+        (y, self.r.wrapping_add(pixel * self.r_stride + channel))
+    }
+}
+
+/// A packed dense or grouped convolution.
+#[derive(Clone, Debug)]
+pub(super) struct Dense {
+    isa: Isa,
+    geometry: Geometry,
+    placement: Placement,
+    packed: Packed,
+    segments: Segments,
+    epilogue: Epilogue,
+    /// Over the input, or over the copy.
+    walk: Walk,
+    /// Bytes of the copy, or 0.
+    halo: usize,
+    zx: u8,
+}
+
+impl Dense {
+    pub fn new(
+        isa: Isa,
+        geometry: Geometry,
+        placement: Placement,
+        src: &Source<'_>,
+        epilogue: Epilogue,
+    ) -> Result<Dense, KernelError> {
+        let g = &geometry;
+        let whole_rows = src.groups == 1 && (g.kw == 1 || g.dilation[1] == 1);
+        let (runs, len) = if whole_rows { (1, g.kw * g.c) } else { (g.kw, src.c_group) };
+        let copied = !g.inside() || !len.is_multiple_of(4);
+        let [span_h, span_w] = g.span();
+        let (line, lines) = if copied { (span_w * g.c, span_h) } else { (g.w * g.c, g.h) };
+        let start = if copied { 0 } else { g.origin[0] as usize * line + g.origin[1] as usize * g.c };
+        let walk =
+            Walk { start, image: lines * line, down: g.stride[0] * line, right: g.stride[1] * g.c, oh: g.oh, ow: g.ow };
+        let offset = |i: usize| i / runs * g.dilation[0] * line + i % runs * g.dilation[1] * g.c;
+        let segments = Segments { offsets: (0..g.kh * runs).map(offset).collect(), len };
+        let packed = pack::pack(src, &segments, isa, Order::of(isa, epilogue.out))?;
+        let halo = if copied { g.n * walk.image } else { 0 };
+        Ok(Dense { isa, placement, packed, segments, epilogue, walk, halo, zx: src.zx, geometry })
+    }
+
+    /// The same for another number of images.
+    pub fn set_batch(&mut self, n: usize) {
+        self.halo = self.halo / self.geometry.n * n;
+        self.geometry.n = n;
+    }
+
+    /// Bytes of scratch that a run needs.
+    pub fn scratch_bytes(&self) -> usize {
+        if self.halo > 0 { self.halo + SLACK } else { 0 }
+    }
+
+    /// Rows and columns of the tile of the first block.
+    pub fn tile(&self) -> (usize, usize) {
+        super::tile::largest(self.isa, self.packed.blocks.first().map_or(1, |b| b.nv))
+    }
+
+    /// The instruction set's part of the kernel's name.
+    pub fn isa_name(&self) -> &'static str {
+        match self.isa.level() {
+            Level::Avx512 => "avx512vnni",
+            level => level.name(),
+        }
+    }
+
+    /// Runs all images. The caller has checked the lengths of everything.
+    pub fn run(&self, pool: &ThreadPool, io: &Io<'_>, scratch: &mut [u8]) {
+        let x = if self.halo > 0 { self.copy_with_borders(pool, io.x, scratch) } else { io.x };
+        let (m, blocks) = (self.geometry.pixels(), self.packed.blocks.len());
+        let parts = pool.threads();
+        if parts == 1 {
+            return self.part(x, io, 0..m, 0..blocks);
+        }
+        // Split what is larger, so that threads share the smaller operand.
+        let by_block = blocks >= 2 * parts && self.packed.weights.len() > io.x.len();
+        pool.run(parts, &|i| {
+            if by_block {
+                self.part(x, io, 0..m, i * blocks / parts..(i + 1) * blocks / parts);
+            } else {
+                let cut = |i: usize| if i == parts { m } else { i * m / parts / 2 * 2 };
+                self.part(x, io, cut(i)..cut(i + 1), 0..blocks);
+            }
+        });
+    }
+
+    /// Output pixels `rows` of some blocks.
+    fn part(&self, x: &[u8], io: &Io<'_>, rows: Range<usize>, blocks: Range<usize>) {
+        let per_row = (self.walk.right * self.geometry.stride[0]).max(1);
+        let chunk = (CHUNK_BYTES / per_row / CHUNK_ROWS).max(1) * CHUNK_ROWS;
+        let chunk = if blocks.len() == 1 { rows.len() } else { chunk };
+        let mut first = rows.start;
+        while first < rows.end {
+            let last = rows.end.min(first + chunk);
+            for block in &self.packed.blocks[blocks.clone()] {
+                self.block(x, io, first..last, block);
+            }
+            first = last;
+        }
+    }
+
+    fn block(&self, x: &[u8], io: &Io<'_>, rows: Range<usize>, b: &Block) {
+        let p = &self.packed;
+        let float_bias = if p.float_bias.is_empty() { std::ptr::null() } else { p.float_bias[b.column..].as_ptr() };
+        let columns = Columns {
+            bias: p.bias[b.column..].as_ptr(),
+            scale: p.scale[b.column..].as_ptr(),
+            float_bias,
+            width: b.width,
+        };
+        let mut tile = Tile {
+            rows: [std::ptr::null(); MAX_MR],
+            y: [std::ptr::null_mut(); MAX_MR],
+            r: [std::ptr::null(); MAX_MR],
+            segments: &self.segments.offsets,
+            steps: self.segments.steps(),
+            weights: p.weights[b.start..].as_ptr(),
+            columns,
+            epilogue: &self.epilogue,
+        };
+        let dense = self.placement.is_dense();
+        let (mut offsets, mut pixels) = ([0; MAX_MR], [0; MAX_MR]);
+        let mut m = rows.start;
+        while m < rows.end {
+            let (mr, kernel) = select(self.isa, b.nv, rows.end - m);
+            self.walk.offsets(m, &mut offsets[..mr]);
+            self.placement.pixels(m, dense, &mut pixels[..mr]);
+            for i in 0..mr {
+                // SAFETY: the walk stays inside `x`, whose length was checked; so was the output's.
+                unsafe {
+                    tile.rows[i] = x.as_ptr().add(offsets[i] + b.input);
+                    (tile.y[i], tile.r[i]) = io.at(pixels[i], b.channel);
+                }
+            }
+            // SAFETY: the token in `self.isa` proves the instruction set; pointers as above.
+            unsafe { kernel(&tile) };
+            m += mr;
+        }
+    }
+
+    /// Copies the input into the scratch with its borders.
+    fn copy_with_borders<'a>(&self, pool: &ThreadPool, x: &[u8], scratch: &'a mut [u8]) -> &'a [u8] {
+        let g = &self.geometry;
+        let [lines, columns] = g.span();
+        let (line, total) = (columns * g.c, g.n * lines);
+        // Columns of a line that lie inside the input.
+        let left = g.origin[1].min(0).unsigned_abs().min(columns);
+        let skip = g.origin[1].max(0) as usize;
+        let inner = g.w.saturating_sub(skip).min(columns - left) * g.c;
+        let shared = SharedMut::new(&mut scratch[..self.halo]);
+        let parts = pool.threads().min(total);
+        pool.run(parts, &|part| {
+            for index in part * total / parts..(part + 1) * total / parts {
+                // SAFETY: lines are disjoint.
+                let out = unsafe { shared.slice(index * line..(index + 1) * line) };
+                let iy = (index % lines) as isize + g.origin[0];
+                if !(0..g.h as isize).contains(&iy) || inner == 0 {
+                    out.fill(self.zx);
+                    continue;
+                }
+                let from = ((index / lines * g.h + iy as usize) * g.w + skip) * g.c;
+                let (before, rest) = out.split_at_mut(left * g.c);
+                let (middle, after) = rest.split_at_mut(inner);
+                before.fill(self.zx);
+                middle.copy_from_slice(&x[from..from + inner]);
+                after.fill(self.zx);
+            }
+        });
+        scratch
+    }
+}

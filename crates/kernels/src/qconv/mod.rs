@@ -1,0 +1,216 @@
+//! Quantized convolution: u8 activations (channels last), s8 weights with zero point 0, i32 accumulators, and
+//! requantization, residual, clamp or table in the same pass.
+//!
+//! A linear layer is a 1×1 convolution over rows. Signed activations are shifted to u8 by whoever stores them.
+//! [`mod@reference`] defines the result; every instruction set gives its bits.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod dense;
+mod depthwise;
+mod geometry;
+mod pack;
+mod portable;
+pub mod reference;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod tile;
+mod transpose;
+
+pub use spec::{Bias, Out, OutData, OutputKind, Requant, Residual, View};
+pub use transpose::{ConvTransposeShape, QConvTranspose};
+
+use crate::buffer::{ALIGN, align_scratch};
+use crate::{ConvShape, Isa, KernelError, ThreadPool};
+use dense::{Dense, Io};
+use depthwise::Depthwise;
+use geometry::{Geometry, Placement};
+use pack::Source;
+use spec::strided_len;
+use tile::Epilogue;
+
+const WHAT: &str = "quantized convolution";
+
+/// A quantized convolution, packed for one instruction set.
+#[derive(Clone, Debug)]
+pub struct QConv {
+    shape: ConvShape,
+    residual: bool,
+    out: OutputKind,
+    body: Body,
+}
+
+#[derive(Clone, Debug)]
+enum Body {
+    Dense(Dense),
+    Depthwise(Depthwise),
+}
+
+impl QConv {
+    /// Packs `weights`, `[c_out, kh, kw, c_in / groups]`; padding has the value `x_zero_point`.
+    ///
+    /// # Errors
+    /// A shape that makes no sense or has no output, operands of other lengths than it asks for, a zero point or
+    /// range outside u8, a multiplier that is not finite, or sums that may not fit an i32.
+    pub fn new(
+        isa: Isa,
+        shape: &ConvShape,
+        weights: &[i8],
+        bias: &Bias,
+        x_zero_point: u8,
+        requant: Requant,
+        out: OutputKind,
+    ) -> Result<QConv, KernelError> {
+        shape.check()?;
+        if shape.n * shape.oh() * shape.ow() == 0 {
+            let s = shape;
+            let why = format!("kernel {}×{} leaves no output of {}×{}×{}", s.kh, s.kw, s.n, s.h, s.w);
+            return Err(KernelError::invalid(WHAT, why));
+        }
+        let src = source(shape.c_out, shape.groups, shape.c_in, weights, bias, &requant, x_zero_point);
+        check_source(&src, shape.weight_len())?;
+        let epilogue = Epilogue::new(&requant, matches!(bias, Bias::F32(_)), out);
+        let geometry = Geometry::new(shape);
+        let body = if shape.is_depthwise() && shape.groups > 1 {
+            Body::Depthwise(Depthwise::new(isa, geometry, &src, epilogue)?)
+        } else {
+            let placement = Placement::dense(geometry.oh, geometry.ow);
+            Body::Dense(Dense::new(isa, geometry, placement, &src, epilogue)?)
+        };
+        Ok(QConv { shape: *shape, residual: requant.residual.is_some(), out, body })
+    }
+
+    /// The geometry that it was made for.
+    pub fn shape(&self) -> &ConvShape {
+        &self.shape
+    }
+
+    /// The same convolution for another number of images, at least 1.
+    pub fn set_batch(&mut self, n: usize) {
+        let n = n.max(1);
+        self.shape.n = n;
+        match &mut self.body {
+            Body::Dense(d) => d.set_batch(n),
+            Body::Depthwise(d) => d.set_batch(n),
+        }
+    }
+
+    /// Bytes of scratch that [`QConv::run`] needs on `threads` threads.
+    pub fn scratch_bytes(&self, threads: usize) -> usize {
+        let bytes = match &self.body {
+            Body::Dense(d) => d.scratch_bytes(),
+            Body::Depthwise(d) => d.scratch_bytes(threads),
+        };
+        bytes + ALIGN
+    }
+
+    /// `x` is `[n, h, w, c_in]`; the residual and `y` have the output's pixels and channels. Does not allocate.
+    ///
+    /// # Errors
+    /// Operands shorter than the shape asks for, a missing or an unexpected residual, an output of the other type.
+    pub fn run(
+        &self,
+        pool: &ThreadPool,
+        x: &[u8],
+        residual: Option<View<'_, u8>>,
+        y: Out<'_>,
+        scratch: &mut [u8],
+    ) -> Result<(), KernelError> {
+        let s = &self.shape;
+        KernelError::exactly("input of the quantized convolution", s.in_len(), x.len())?;
+        let pixels = s.n * s.oh() * s.ow();
+        let io = io(x, residual, y, self.residual, self.out, pixels, s.c_out)?;
+        KernelError::at_least("scratch", self.scratch_bytes(pool.threads()), scratch.len())?;
+        let scratch = align_scratch(scratch);
+        match &self.body {
+            Body::Dense(d) => d.run(pool, &io, scratch),
+            Body::Depthwise(d) => d.run(pool, &io, scratch),
+        }
+        Ok(())
+    }
+
+    /// The kernel that runs: operation, types, tile and instruction set.
+    pub fn kernel_name(&self) -> String {
+        match &self.body {
+            Body::Dense(d) => {
+                let s = &self.shape;
+                let op = if s.kh * s.kw * s.oh() == 1 && s.h == 1 { "linear" } else { "conv2d" };
+                let ((mr, nr), isa) = (d.tile(), d.isa_name());
+                format!("{op}_u8s8_{mr}x{nr}_{isa}")
+            }
+            Body::Depthwise(d) => d.kernel_name(),
+        }
+    }
+}
+
+fn source<'a>(
+    c_out: usize,
+    groups: usize,
+    c_in: usize,
+    weights: &'a [i8],
+    bias: &'a Bias,
+    requant: &'a Requant,
+    zx: u8,
+) -> Source<'a> {
+    Source { weights, c_out, groups, c_group: c_in / groups, bias, requant, zx }
+}
+
+/// Lengths and ranges of what is packed.
+fn check_source(src: &Source<'_>, weights: usize) -> Result<(), KernelError> {
+    KernelError::exactly("weights of the quantized convolution", weights, src.weights.len())?;
+    match src.bias {
+        Bias::None => {}
+        Bias::I32(b) => KernelError::exactly("bias", src.c_out, b.len())?,
+        Bias::F32(b) => {
+            KernelError::exactly("bias", src.c_out, b.len())?;
+            if let Some(b) = b.iter().find(|b| !b.is_finite()) {
+                return Err(KernelError::invalid(WHAT, format!("bias is {b}; expected finite values")));
+            }
+        }
+    }
+    src.requant.check(WHAT, src.c_out)
+}
+
+/// Checks the operands of a run.
+fn io<'a>(
+    x: &'a [u8],
+    residual: Option<View<'a, u8>>,
+    y: Out<'a>,
+    wants_residual: bool,
+    out: OutputKind,
+    pixels: usize,
+    c_out: usize,
+) -> Result<Io<'a>, KernelError> {
+    if y.stride < c_out {
+        let why = format!("output stride is {}; expected at least {c_out}", y.stride);
+        return Err(KernelError::invalid(WHAT, why));
+    }
+    let needed = strided_len(y.offset, y.stride, pixels, c_out);
+    let (data, size) = match (y.data, out) {
+        (OutData::U8(d), OutputKind::U8) => {
+            KernelError::at_least("output", needed, d.len())?;
+            (d[y.offset..].as_mut_ptr(), 1)
+        }
+        (OutData::F32(d), OutputKind::F32) => {
+            KernelError::at_least("output", needed, d.len())?;
+            (d[y.offset..].as_mut_ptr().cast(), 4)
+        }
+        (_, OutputKind::U8) => return Err(KernelError::DType { what: "output", expected: "u8" }),
+        (_, OutputKind::F32) => return Err(KernelError::DType { what: "output", expected: "f32" }),
+    };
+    let (r, r_stride) = match residual {
+        Some(v) if wants_residual => {
+            KernelError::at_least("residual", strided_len(v.offset, v.stride, pixels, c_out), v.data.len())?;
+            (v.data[v.offset..].as_ptr(), v.stride)
+        }
+        None if !wants_residual => (std::ptr::null(), 0),
+        found => {
+            let found = if found.is_some() { "given" } else { "missing" };
+            return Err(KernelError::invalid(WHAT, format!("residual is {found}, against what it was made for")));
+        }
+    };
+    Ok(Io { x, y: data, y_stride: y.stride, size, r, r_stride })
+}

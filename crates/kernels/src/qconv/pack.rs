@@ -1,0 +1,200 @@
+//! Weights as the dense kernels read them.
+//!
+//! A block is up to 64 output channels of one group: `[k / 4][vector][16 channels][4 k]` bytes, one segment of
+//! contiguous input after another, each padded with zeros to a multiple of 4. Beside it stand the bias, with the
+//! zero point of the input folded in (`-zx·Σw`), and the multipliers, in the order of the columns.
+
+use super::spec::{Bias, OutputKind, Requant};
+use crate::{AlignedVec, Isa, KernelError, Level};
+
+/// Output channels of one vector of accumulators.
+pub(super) const LANES: usize = 16;
+
+/// How the channels of a block are laid over its vectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Vector after vector.
+    Natural,
+    /// As the 512-bit in-lane packs undo it: four, then two vectors are interleaved by 128-bit lane.
+    Packed,
+}
+
+impl Order {
+    /// The order that an instruction set's epilogue expects.
+    pub fn of(isa: Isa, out: OutputKind) -> Order {
+        if isa.level() == Level::Avx512 && out == OutputKind::U8 { Order::Packed } else { Order::Natural }
+    }
+
+    /// Channel, within a block of `nv` vectors, of column `col`.
+    pub fn channel(self, nv: usize, col: usize) -> usize {
+        let (vector, lane, d) = (col / LANES, col / 4 % 4, col % 4);
+        match (self, nv) {
+            (Order::Packed, 4) => 16 * lane + 4 * vector + d,
+            (Order::Packed, 2 | 3) if vector < 2 => 8 * lane + 4 * vector + d,
+            _ => col,
+        }
+    }
+}
+
+/// Up to 64 output channels.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    /// First output channel.
+    pub channel: usize,
+    /// Channels.
+    pub width: usize,
+    /// Vectors of accumulators: `width / 16`, rounded up.
+    pub nv: usize,
+    /// First column in `bias` and `scale`.
+    pub column: usize,
+    /// First byte in `weights`.
+    pub start: usize,
+    /// First channel of the group's input.
+    pub input: usize,
+}
+
+/// The contiguous runs of input that one output reads.
+#[derive(Clone, Debug)]
+pub(super) struct Segments {
+    /// Byte offset of each from the first tap.
+    pub offsets: Vec<usize>,
+    /// Bytes of each.
+    pub len: usize,
+}
+
+impl Segments {
+    /// Steps of four bytes.
+    pub fn steps(&self) -> usize {
+        self.len.div_ceil(4)
+    }
+}
+
+/// Packed weights of all blocks.
+#[derive(Clone, Debug)]
+pub(super) struct Packed {
+    pub weights: AlignedVec<i8>,
+    pub bias: AlignedVec<i32>,
+    pub scale: AlignedVec<f32>,
+    /// Empty without a float bias.
+    pub float_bias: AlignedVec<f32>,
+    pub blocks: Vec<Block>,
+}
+
+/// What the weights are packed from.
+pub(super) struct Source<'a> {
+    /// `[c_out, segments, len]`.
+    pub weights: &'a [i8],
+    pub c_out: usize,
+    pub groups: usize,
+    /// Input channels of a group.
+    pub c_group: usize,
+    pub bias: &'a Bias,
+    pub requant: &'a Requant,
+    pub zx: u8,
+}
+
+/// Packs all groups.
+pub(super) fn pack(src: &Source<'_>, segments: &Segments, isa: Isa, order: Order) -> Result<Packed, KernelError> {
+    let (k, og) = (segments.offsets.len() * segments.len, src.c_out / src.groups);
+    let k4 = segments.offsets.len() * segments.steps();
+    let widths = split(og, isa);
+    let mut blocks = Vec::new();
+    let (mut column, mut start) = (0, 0);
+    for group in 0..src.groups {
+        let mut channel = group * og;
+        for &nv in &widths {
+            let width = (nv * LANES).min((group + 1) * og - channel);
+            blocks.push(Block { channel, width, nv, column, start, input: group * src.c_group });
+            channel += width;
+            column += nv * LANES;
+            start += nv * LANES * 4 * k4;
+        }
+    }
+    let mut packed = Packed {
+        weights: AlignedVec::zeroed(start),
+        bias: AlignedVec::zeroed(column),
+        scale: AlignedVec::zeroed(column),
+        float_bias: AlignedVec::zeroed(if matches!(src.bias, Bias::F32(_)) { column } else { 0 }),
+        blocks,
+    };
+    let folded = fold_bias(src, k)?;
+    for index in 0..packed.blocks.len() {
+        let b = packed.blocks[index];
+        for col in 0..b.nv * LANES {
+            let within = order.channel(b.nv, col);
+            if within >= b.width {
+                continue;
+            }
+            let oc = b.channel + within;
+            packed.bias[b.column + col] = folded[oc];
+            packed.scale[b.column + col] = src.requant.multiplier[oc];
+            if let Bias::F32(f) = src.bias {
+                packed.float_bias[b.column + col] = f[oc];
+            }
+            let row = &src.weights[oc * k..(oc + 1) * k];
+            for (s, run) in row.chunks_exact(segments.len).enumerate() {
+                let first = b.start + s * segments.steps() * b.nv * LANES * 4;
+                for (i, w) in run.iter().enumerate() {
+                    packed.weights[first + (i / 4 * b.nv * LANES + col) * 4 + i % 4] = *w;
+                }
+            }
+        }
+    }
+    Ok(packed)
+}
+
+/// Vectors of each block of one group.
+fn split(channels: usize, isa: Isa) -> Vec<usize> {
+    let n = channels.div_ceil(LANES);
+    if isa.level() != Level::Avx512 {
+        return vec![1; n];
+    }
+    let (fours, rest) = match n % 4 {
+        0 => (n / 4, [0, 0]),
+        1 if n >= 5 => (n / 4 - 1, [3, 2]),
+        r => (n / 4, [r, 0]),
+    };
+    std::iter::repeat_n(4, fours).chain(rest).filter(|nv| *nv > 0).collect()
+}
+
+/// Per output channel, `bias - zx·Σw`; refuses sums that an i32 may not hold.
+pub(super) fn fold_bias(src: &Source<'_>, k: usize) -> Result<Vec<i32>, KernelError> {
+    let zx = i64::from(src.zx);
+    let reach = zx.max(255 - zx);
+    let fold = |oc: usize| {
+        let row = &src.weights[oc * k..(oc + 1) * k];
+        let bias = if let Bias::I32(b) = src.bias { i64::from(b[oc]) } else { 0 };
+        let bound = bias.abs() + reach * row.iter().map(|w| i64::from(*w).abs()).sum::<i64>();
+        if bound > i64::from(i32::MAX) {
+            return Err(KernelError::Overflow { what: "quantized convolution", channel: oc, bound });
+        }
+        // Partial sums may wrap; the whole does not.
+        Ok((bias - zx * row.iter().map(|w| i64::from(*w)).sum::<i64>()) as i32)
+    };
+    (0..src.c_out).map(fold).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_packed_order_is_a_permutation() {
+        for nv in 1..=4 {
+            let mut seen: Vec<usize> = (0..nv * LANES).map(|c| Order::Packed.channel(nv, c)).collect();
+            seen.sort_unstable();
+            assert_eq!(seen, (0..nv * LANES).collect::<Vec<_>>());
+        }
+        assert_eq!([0, 4, 16, 20].map(|c| Order::Packed.channel(4, c)), [0, 16, 4, 20]);
+    }
+
+    #[test]
+    fn odd_widths_avoid_single_vectors() {
+        let Some(isa) = Isa::new(Level::Avx512) else { return };
+        assert_eq!(split(80, isa), [3, 2]);
+        assert_eq!(split(144, isa), [4, 3, 2]);
+        assert_eq!(split(64, isa), [4]);
+        assert_eq!(split(10, isa), [1]);
+        assert_eq!(split(1000, isa), [vec![4; 15], vec![3]].concat());
+    }
+}

@@ -1,0 +1,69 @@
+//! Plain Rust tiles: four pixels by 16 channels.
+#![allow(unsafe_code, reason = "tiles read and write through the pointers of their driver")]
+
+use super::pack::LANES;
+use super::spec::OutputKind;
+use super::tile::{Columns, Epilogue, Tile, TileFn};
+use cleave_numerics::round_clamp;
+
+/// The tile for `left` rows.
+pub(super) fn select(left: usize) -> (usize, TileFn) {
+    if left >= 4 { (4, tile::<4>) } else { (1, tile::<1>) }
+}
+
+unsafe fn tile<const MR: usize>(t: &Tile<'_>) {
+    // SAFETY: the driver's pointers cover whole segments, whole blocks and the tile's output.
+    unsafe {
+        let mut acc = [t.columns.bias.cast::<[i32; LANES]>().read_unaligned(); MR];
+        let mut w = t.weights;
+        for segment in t.segments {
+            for step in 0..t.steps {
+                let block = &*w.cast::<[[i8; 4]; LANES]>();
+                w = w.add(LANES * 4);
+                for (acc, row) in acc.iter_mut().zip(t.rows) {
+                    let x = row.add(segment + step * 4).cast::<[u8; 4]>().read_unaligned().map(i32::from);
+                    for (acc, w) in acc.iter_mut().zip(block) {
+                        let sum = (0..4).map(|i| x[i] * i32::from(w[i])).sum::<i32>();
+                        *acc = acc.wrapping_add(sum);
+                    }
+                }
+            }
+        }
+        for (i, acc) in acc.iter().enumerate() {
+            store(acc, &t.columns, 0, t.epilogue, t.y[i], t.r[i]);
+        }
+    }
+}
+
+/// The epilogue for up to 16 channels from column `first` of a block in natural order.
+///
+/// # Safety
+/// `y` and `r` point to channel `first` of the block; `columns` is valid for 16 columns from it.
+pub(super) unsafe fn store(
+    acc: &[i32; LANES],
+    columns: &Columns,
+    first: usize,
+    e: &Epilogue,
+    y: *mut u8,
+    r: *const u8,
+) {
+    for (i, acc) in acc.iter().enumerate().take(columns.width.saturating_sub(first)) {
+        // SAFETY: i is below the block's width.
+        unsafe {
+            let mut v = *acc as f32 * *columns.scale.add(first + i);
+            if e.float_bias {
+                v += *columns.float_bias.add(first + i);
+            }
+            if let Some((m, z)) = e.residual {
+                v += (i32::from(*r.add(i)) - z) as f32 * m;
+            }
+            match e.out {
+                OutputKind::F32 => y.cast::<f32>().add(i).write(v),
+                OutputKind::U8 => {
+                    let q = round_clamp(v, e.zero_point, e.qmin, e.qmax) as u8;
+                    y.add(i).write(e.table.as_ref().map_or(q, |t| t[usize::from(q)]));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Every instruction set of this machine against the reference, bit for bit, on one thread and on two.
+
+use super::reference::{accumulate, accumulate_transposed, quantized, scaled};
+use super::*;
+use proptest::prelude::*;
+
+/// A small generator, so that cases are the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        self.0 >> 33
+    }
+
+    /// One in four is extreme.
+    fn byte(&mut self) -> u8 {
+        match self.next() % 8 {
+            0 => 0,
+            1 => 255,
+            _ => self.next() as u8,
+        }
+    }
+
+    fn bytes(&mut self, n: usize) -> Vec<u8> {
+        (0..n).map(|_| self.byte()).collect()
+    }
+
+    fn weights(&mut self, n: usize) -> Vec<i8> {
+        (0..n).map(|_| self.byte().wrapping_add(128) as i8).collect()
+    }
+}
+
+/// What is added to a plain convolution.
+#[derive(Clone, Copy, Debug)]
+struct Extras {
+    bias: u8,
+    residual: bool,
+    table: bool,
+    range: (i32, i32),
+    zx: u8,
+    zy: i32,
+    out: OutputKind,
+}
+
+const PLAIN: Extras =
+    Extras { bias: 1, residual: false, table: false, range: (0, 255), zx: 37, zy: 3, out: OutputKind::U8 };
+
+fn extras() -> impl Strategy<Value = Extras> {
+    let out = prop_oneof![3 => Just(OutputKind::U8), 1 => Just(OutputKind::F32)];
+    let range = prop_oneof![Just((0, 255)), Just((11, 255)), Just((20, 200)), Just((128, 128))];
+    (0u8..3, any::<bool>(), any::<bool>(), range, any::<u8>(), 0i32..256, out)
+        .prop_map(|(bias, residual, table, range, zx, zy, out)| Extras { bias, residual, table, range, zx, zy, out })
+}
+
+/// Bias and requantization that spread the accumulators over the range and past it.
+fn config(rng: &mut Random, e: Extras, acc: &[i32], c_out: usize) -> (Bias, Requant) {
+    let peak = acc.iter().map(|a| a.unsigned_abs()).max().unwrap_or(1).max(1) as f32;
+    let multiplier = (0..c_out).map(|_| 200.0 / peak * (1.0 + (rng.next() % 100) as f32 / 50.0)).collect();
+    let bias = match e.bias {
+        0 => Bias::None,
+        1 => Bias::I32((0..c_out).map(|_| (rng.next() % 2001) as i32 - 1000).collect()),
+        _ => Bias::F32((0..c_out).map(|_| (rng.next() % 2001) as f32 / 100.0 - 10.0).collect()),
+    };
+    let mut requant = Requant::new(multiplier, e.zy);
+    (requant.qmin, requant.qmax) = e.range;
+    requant.residual = e.residual.then_some(Residual { multiplier: 0.37, zero_point: 91 });
+    requant.table = e.table.then(|| Box::new(std::array::from_fn(|i| (i * 7 + 13) as u8)));
+    (bias, requant)
+}
+
+/// What is common to both kinds of convolution.
+struct Case {
+    bias: Bias,
+    requant: Requant,
+    x: Vec<u8>,
+    weights: Vec<i8>,
+    acc: Vec<i32>,
+    residual: Option<Vec<u8>>,
+    c_out: usize,
+}
+
+impl Case {
+    fn new(rng: &mut Random, e: Extras, x: Vec<u8>, weights: Vec<i8>, acc: Vec<i32>, c_out: usize) -> Case {
+        let (bias, requant) = config(rng, e, &acc, c_out);
+        let residual = e.residual.then(|| rng.bytes(acc.len()));
+        Case { bias, requant, x, weights, acc, residual, c_out }
+    }
+
+    /// Runs into a wider tensor and compares with the reference; nothing beside the output may change.
+    fn check(&self, out: OutputKind, what: &str, run: impl Fn(Option<View<'_, u8>>, Out<'_>)) {
+        let values = scaled(&self.acc, &self.bias, &self.requant, self.residual.as_deref());
+        let view = self.residual.as_ref().map(|r| View::dense(r, self.c_out));
+        let (offset, stride) = (5, self.c_out + 7);
+        let len = self.acc.len() / self.c_out * stride + offset;
+        let index = |i: usize| i.checked_sub(offset).map(|i| (i / stride, i % stride));
+        let inside = |i: usize| index(i).filter(|(_, c)| *c < self.c_out).map(|(p, c)| p * self.c_out + c);
+        match out {
+            OutputKind::U8 => {
+                let expected = quantized(&values, &self.requant);
+                let mut y = vec![77u8; len];
+                run(view, Out { data: OutData::U8(&mut y), offset, stride });
+                for (i, y) in y.iter().enumerate() {
+                    let e = inside(i).map_or(77, |j| expected[j]);
+                    assert_eq!(*y, e, "{what}, element {i} {:?}", index(i));
+                }
+            }
+            OutputKind::F32 => {
+                let mut y = vec![77f32; len];
+                run(view, Out { data: OutData::F32(&mut y), offset, stride });
+                for (i, y) in y.iter().enumerate() {
+                    let e = inside(i).map_or(77.0, |j| values[j]);
+                    assert_eq!(y.to_bits(), e.to_bits(), "{what}, element {i} {:?}", index(i));
+                }
+            }
+        }
+    }
+}
+
+fn check_conv(shape: &ConvShape, e: Extras, seed: u64) {
+    let mut rng = Random(seed);
+    let (x, weights) = (rng.bytes(shape.in_len()), rng.weights(shape.weight_len()));
+    let acc = accumulate(shape, &weights, &x, e.zx);
+    let case = Case::new(&mut rng, e, x, weights, acc, shape.c_out);
+    for isa in Isa::all() {
+        let conv = QConv::new(isa, shape, &case.weights, &case.bias, e.zx, case.requant.clone(), e.out).unwrap();
+        for threads in [1, 2] {
+            let pool = ThreadPool::new(threads);
+            let mut scratch = vec![0; conv.scratch_bytes(threads)];
+            let scratch = std::cell::RefCell::new(&mut scratch[..]);
+            let what = format!("{} on {threads} threads, {shape:?}, {e:?}", conv.kernel_name());
+            case.check(e.out, &what, |r, y| conv.run(&pool, &case.x, r, y, &mut scratch.borrow_mut()).unwrap());
+        }
+    }
+}
+
+fn check_transposed(shape: &ConvTransposeShape, e: Extras, seed: u64) {
+    let mut rng = Random(seed);
+    let s = shape;
+    let (x, weights) = (rng.bytes(s.n * s.h * s.w * s.c_in), rng.weights(s.weight_len()));
+    let acc = accumulate_transposed(s, &weights, &x, e.zx);
+    let case = Case::new(&mut rng, e, x, weights, acc, s.c_out);
+    for isa in Isa::all() {
+        let conv = QConvTranspose::new(isa, s, &case.weights, &case.bias, e.zx, case.requant.clone(), e.out).unwrap();
+        for threads in [1, 2] {
+            let pool = ThreadPool::new(threads);
+            let scratch = std::cell::RefCell::new(vec![0; conv.scratch_bytes(threads)]);
+            let what = format!("{} on {threads} threads, {s:?}, {e:?}", conv.kernel_name());
+            case.check(e.out, &what, |r, y| conv.run(&pool, &case.x, r, y, &mut scratch.borrow_mut()).unwrap());
+        }
+    }
+}
+
+#[test]
+fn pointwise_convolutions_of_every_width() {
+    for c_out in [1, 8, 15, 16, 17, 31, 32, 33, 48, 50, 64, 65, 80, 96, 130, 144] {
+        check_conv(&ConvShape::new(5, 7, 12, c_out, 1), PLAIN, c_out as u64);
+        let e = Extras { residual: true, bias: 2, table: true, ..PLAIN };
+        check_conv(&ConvShape::new(3, 5, 20, c_out, 1), e, c_out as u64);
+    }
+}
+
+#[test]
+fn every_remainder_of_rows() {
+    for rows in 1..31 {
+        for c_out in [16, 32, 48, 64] {
+            check_conv(&ConvShape::linear(rows, 8, c_out), PLAIN, rows as u64);
+        }
+    }
+}
+
+#[test]
+fn spatial_convolutions() {
+    check_conv(&ConvShape::new(11, 13, 3, 40, 7).with_stride(2).with_pad(3), PLAIN, 1);
+    check_conv(&ConvShape::new(8, 8, 16, 70, 3).with_pad(1), PLAIN, 2);
+    check_conv(&ConvShape { n: 3, ..ConvShape::new(7, 5, 6, 19, 3).with_stride(2).with_pad(1) }, PLAIN, 3);
+    check_conv(&ConvShape { dilation: [2, 3], ..ConvShape::new(9, 12, 5, 33, 3).with_pad(2) }, PLAIN, 4);
+    check_conv(&ConvShape { pad: [0, 3, 2, 1], ..ConvShape::new(6, 9, 8, 24, 3) }, PLAIN, 5);
+    check_conv(&ConvShape::new(9, 9, 64, 64, 1).with_stride(2), PLAIN, 6);
+    check_conv(&ConvShape { h: 1, kh: 1, pad: [0, 2, 0, 2], ..ConvShape::new(1, 40, 7, 9, 5) }, PLAIN, 7);
+}
+
+#[test]
+fn grouped_convolutions() {
+    check_conv(&ConvShape::new(6, 7, 32, 64, 3).with_pad(1).with_groups(4), PLAIN, 1);
+    check_conv(&ConvShape::new(6, 7, 12, 24, 3).with_pad(1).with_groups(12), PLAIN, 2);
+    check_conv(&ConvShape::new(5, 5, 15, 9, 3).with_groups(3), PLAIN, 3);
+    check_conv(&ConvShape::new(5, 5, 8, 8, 1).with_groups(2), PLAIN, 4);
+}
+
+#[test]
+fn depthwise_convolutions() {
+    for c in [2, 16, 17, 24, 32, 33, 48, 50, 64, 72, 96, 144, 200] {
+        for (k, s) in [(3, 1), (3, 2), (5, 1), (5, 2), (2, 1), (7, 1)] {
+            let shape = ConvShape::new(9, 8, c, c, k).with_stride(s).with_pad(k / 2).with_groups(c);
+            check_conv(&shape, PLAIN, c as u64);
+            let e = Extras { residual: true, bias: 2, table: true, range: (5, 180), ..PLAIN };
+            check_conv(&shape, e, c as u64);
+            check_conv(&shape, Extras { out: OutputKind::F32, residual: true, ..PLAIN }, c as u64);
+        }
+    }
+    check_conv(&ConvShape { pad: [2, 0, 1, 3], ..ConvShape::new(7, 7, 40, 40, 3).with_groups(40) }, PLAIN, 1);
+    check_conv(&ConvShape { dilation: [2, 2], ..ConvShape::new(9, 9, 40, 40, 3).with_groups(40) }, PLAIN, 2);
+    check_conv(&ConvShape { n: 2, ..ConvShape::new(5, 5, 20, 20, 3).with_pad(1).with_groups(20) }, PLAIN, 3);
+    check_conv(&ConvShape::new(1, 1, 64, 64, 3).with_pad(1).with_groups(64), PLAIN, 4);
+}
+
+#[test]
+fn extreme_values_do_not_saturate_on_the_way() {
+    for zx in [0, 255] {
+        let shape = ConvShape::linear(3, 1024, 64);
+        let weights = vec![-128; shape.weight_len()];
+        let x = vec![255 - zx; shape.in_len()];
+        let acc = accumulate(&shape, &weights, &x, zx);
+        assert_eq!(acc[0].unsigned_abs(), 1024 * 255 * 128);
+        for (multiplier, isa) in [1.0e-6, 1.0, 1.0e15, -1.0e15].into_iter().zip(Isa::all().into_iter().cycle()) {
+            let requant = Requant::new(vec![multiplier; 64], 7);
+            let expected = quantized(&scaled(&acc, &Bias::None, &requant, None), &requant);
+            let conv = QConv::new(isa, &shape, &weights, &Bias::None, zx, requant, OutputKind::U8).unwrap();
+            let mut y = vec![0; 3 * 64];
+            let mut scratch = vec![0; conv.scratch_bytes(1)];
+            conv.run(&ThreadPool::new(1), &x, None, Out::u8(&mut y, 64), &mut scratch).unwrap();
+            assert_eq!(y, expected);
+        }
+    }
+}
+
+#[test]
+fn transposed_convolutions() {
+    let s = ConvTransposeShape {
+        n: 1,
+        h: 5,
+        w: 4,
+        c_in: 8,
+        c_out: 20,
+        kh: 2,
+        kw: 2,
+        stride: [2, 2],
+        pad: [0; 4],
+        output_pad: [0; 2],
+        dilation: [1, 1],
+        groups: 1,
+    };
+    check_transposed(&s, PLAIN, 1);
+    check_transposed(&s, Extras { residual: true, bias: 2, ..PLAIN }, 2);
+    check_transposed(&ConvTransposeShape { kh: 3, kw: 4, pad: [1, 1, 1, 2], output_pad: [1, 0], n: 2, ..s }, PLAIN, 3);
+    check_transposed(&ConvTransposeShape { kh: 1, kw: 1, stride: [3, 2], ..s }, PLAIN, 4);
+    check_transposed(&ConvTransposeShape { kh: 3, kw: 3, dilation: [2, 3], stride: [2, 2], groups: 2, ..s }, PLAIN, 5);
+    check_transposed(&ConvTransposeShape { kh: 4, kw: 5, stride: [1, 3], pad: [3, 2, 3, 4], ..s }, PLAIN, 6);
+}
+
+#[test]
+fn bad_operands_are_errors() {
+    let shape = ConvShape::linear(2, 4, 3);
+    let make = |w: usize, m: f32, bias: Bias| {
+        QConv::new(Isa::portable(), &shape, &vec![1; w], &bias, 0, Requant::new(vec![m; 3], 0), OutputKind::U8)
+    };
+    assert!(make(11, 1.0, Bias::None).is_err());
+    assert!(make(12, f32::NAN, Bias::None).is_err());
+    assert!(make(12, 1.0, Bias::I32(vec![0; 2])).is_err());
+    let overflow = make(12, 1.0, Bias::I32(vec![0, i32::MAX, 0])).unwrap_err();
+    let bound = i64::from(i32::MAX) + 4 * 255;
+    assert_eq!(overflow, KernelError::Overflow { what: WHAT, channel: 1, bound });
+    let conv = make(12, 1.0, Bias::None).unwrap();
+    let (pool, mut scratch) = (ThreadPool::new(1), vec![0; conv.scratch_bytes(1)]);
+    let mut y = [0; 6];
+    assert!(conv.run(&pool, &[0; 7], None, Out::u8(&mut y, 3), &mut scratch).is_err());
+    assert!(conv.run(&pool, &[0; 8], None, Out::u8(&mut y[..5], 3), &mut scratch).is_err());
+    assert!(conv.run(&pool, &[0; 8], None, Out::f32(&mut [0.0; 6], 3), &mut scratch).is_err());
+    assert!(conv.run(&pool, &[0; 8], Some(View::dense(&[0; 6], 3)), Out::u8(&mut y, 3), &mut scratch).is_err());
+    assert!(conv.run(&pool, &[1; 8], None, Out::u8(&mut y, 3), &mut scratch).is_ok());
+    assert_eq!(y, [4; 6]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_convolution_equals_the_reference(
+        (n, h, w) in (1usize..3, 1usize..12, 1usize..12),
+        (kh, kw) in (1usize..6, 1usize..6),
+        (groups, cg, og) in prop_oneof![
+            (Just(1usize), 1usize..40, 1usize..150),
+            (2usize..5, 1usize..9, 1usize..20),
+            (2usize..150, Just(1), Just(1)),
+        ],
+        stride in [1usize..4, 1usize..4],
+        pad in [0usize..4, 0usize..4, 0usize..4, 0usize..4],
+        dilation in [1usize..3, 1usize..3],
+        e in extras(),
+        seed in any::<u64>(),
+    ) {
+        let shape =
+            ConvShape { n, h, w, c_in: groups * cg, c_out: groups * og, kh, kw, stride, pad, dilation, groups };
+        prop_assume!(shape.oh() * shape.ow() > 0);
+        check_conv(&shape, e, seed);
+    }
+
+    #[test]
+    fn any_transposed_convolution_equals_the_reference(
+        (n, h, w) in (1usize..3, 1usize..7, 1usize..7),
+        (kh, kw) in (1usize..5, 1usize..5),
+        (groups, cg, og) in (1usize..3, 1usize..9, 1usize..40),
+        stride in [1usize..4, 1usize..4],
+        pad in [0usize..3, 0usize..3, 0usize..3, 0usize..3],
+        output_pad in [0usize..2, 0usize..2],
+        dilation in [1usize..4, 1usize..4],
+        e in extras(),
+        seed in any::<u64>(),
+    ) {
+        let (c_in, c_out) = (groups * cg, groups * og);
+        let shape = ConvTransposeShape { n, h, w, c_in, c_out, kh, kw, stride, pad, output_pad, dilation, groups };
+        prop_assume!(shape.oh() * shape.ow() > 0);
+        check_transposed(&shape, e, seed);
+    }
+}
