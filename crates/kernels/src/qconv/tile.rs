@@ -18,6 +18,8 @@ pub(super) struct Epilogue {
     /// 256 entries, or none.
     pub table: Option<AlignedVec<u8>>,
     pub out: OutputKind,
+    /// u8, without residual, float bias and table.
+    pub plain: bool,
 }
 
 impl Epilogue {
@@ -30,6 +32,7 @@ impl Epilogue {
             float_bias,
             table: requant.table.as_ref().map(|t| AlignedVec::from_slice(&t[..])),
             out,
+            plain: out == OutputKind::U8 && requant.residual.is_none() && requant.table.is_none() && !float_bias,
         }
     }
 }

@@ -45,6 +45,42 @@ pub(in crate::qconv) unsafe fn store<const NV: usize>(
     }
 }
 
+/// Stores `NV` whole vectors of accumulators as u8 where there is neither residual, float bias nor table.
+///
+/// # Safety
+/// AVX-512 is enabled in the caller, which this is inlined into; otherwise as for [`store`].
+#[inline(always)]
+pub(super) unsafe fn store_plain<const NV: usize>(acc: &[__m512i; NV], c: &Columns, e: &Epilogue, y: *mut u8) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let top = _mm512_set1_ps((e.qmax - e.zero_point) as f32);
+        let zp = _mm512_set1_epi16(e.zero_point as i16);
+        let mut q = [_mm512_setzero_si512(); NV];
+        for v in 0..NV {
+            let x = _mm512_mul_ps(_mm512_cvtepi32_ps(acc[v]), _mm512_loadu_ps(c.scale.add(v * LANES)));
+            q[v] = _mm512_cvtps_epi32(_mm512_min_ps(x, top));
+        }
+        if NV == 4 {
+            let low = _mm512_adds_epi16(_mm512_packs_epi32(q[0], q[1]), zp);
+            let high = _mm512_adds_epi16(_mm512_packs_epi32(q[2], q[3]), zp);
+            let q = _mm512_max_epu8(_mm512_packus_epi16(low, high), _mm512_set1_epi8(e.qmin as i8));
+            _mm512_storeu_si512(y.cast(), q);
+            return;
+        }
+        if NV >= 2 {
+            let w = _mm512_adds_epi16(_mm512_packs_epi32(q[0], q[1]), zp);
+            let w = _mm512_max_epi16(w, _mm512_set1_epi16(e.qmin as i16));
+            _mm256_storeu_si256(y.cast(), _mm512_cvtepi16_epi8(w));
+        }
+        if NV % 2 == 1 {
+            // Below, the conversion saturates at the least i32: the zero point is added where it cannot wrap.
+            let low = _mm512_set1_epi32(e.qmin - e.zero_point);
+            let q = _mm512_add_epi32(_mm512_max_epi32(q[NV - 1], low), _mm512_set1_epi32(e.zero_point));
+            _mm_storeu_si128(y.add((NV - 1) * LANES).cast(), _mm512_cvtepi32_epi8(q));
+        }
+    }
+}
+
 /// `f32(acc)·m [+ bias]` of the vector at column `at`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]

@@ -65,8 +65,16 @@ unsafe fn tile<const MR: usize, const NV: usize>(t: &Tile<'_>) {
                 }
             }
         }
+        if t.epilogue.plain && t.columns.width == NV * LANES {
+            for i in 0..MR {
+                epilogue::store_plain(&acc[i], &t.columns, t.epilogue, t.y[i]);
+            }
+            return;
+        }
+        // By way of memory, so that the accumulators above stay in registers.
+        let spilled = acc;
         for i in 0..MR {
-            epilogue::store(&acc[i], &t.columns, t.epilogue, t.y[i], t.r[i]);
+            epilogue::store(&spilled[i], &t.columns, t.epilogue, t.y[i], t.r[i]);
         }
     }
 }

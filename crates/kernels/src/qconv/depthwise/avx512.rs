@@ -2,6 +2,8 @@
 //!
 //! The unpacks that interleave leave channels in the order that the packs of the epilogue undo.
 #![allow(unsafe_code, reason = "vector loads and stores through the pointers of an output pixel")]
+#![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
+#![allow(clippy::manual_map, reason = "a closure would not have the caller's instruction set")]
 
 use super::{Block, Depthwise, Kernel, Pixel};
 use crate::qconv::avx512::epilogue::{lookup, store_f32};
@@ -31,11 +33,21 @@ unsafe fn dot<V: Vector>(acc: &mut [V; 4], x: &[V; 4], w: *const i8) {
     }
 }
 
+/// The four vectors at column `j·BYTES / 4` of a per-channel operand.
+#[inline(always)]
+unsafe fn column_of<V: Vector, T>(p: *const T, j: usize) -> *const T {
+    // SAFETY: columns are padded to a whole block.
+    unsafe { p.add(j * V::BYTES / 4) }
+}
+
 #[inline(always)]
 unsafe fn bias<V: Vector>(c: &Columns) -> [V; 4] {
-    let at = |j: usize| c.bias.wrapping_add(j * V::BYTES / 4).cast();
-    // SAFETY: columns are padded to a whole block.
-    unsafe { [V::load_all(at(0)), V::load_all(at(1)), V::load_all(at(2)), V::load_all(at(3))] }
+    let mut acc = [unsafe { V::zero() }; 4];
+    for j in 0..4 {
+        // SAFETY: columns are padded to a whole block.
+        unsafe { acc[j] = V::load_all(column_of::<V, _>(c.bias, j).cast()) };
+    }
+    acc
 }
 
 /// The epilogue of one output pixel of a block.
@@ -46,17 +58,21 @@ unsafe fn finish<V: Vector>(acc: [V; 4], c: &Columns, mask: u64, e: &Epilogue, y
         if e.out == OutputKind::F32 {
             return finish_f32(acc, c, e, y.cast(), r);
         }
-        let per = V::BYTES / 4;
         let top = (e.qmax - e.zero_point) as f32;
-        let bias = |j: usize| if e.float_bias { c.float_bias.add(j * per) } else { std::ptr::null() };
-        let q = if let Some((m, z)) = e.residual {
-            let r = interleave([V::load(r, mask), V::zero(), V::zero(), V::zero()]);
-            let one = |j: usize| acc[j].requantize(c.scale.add(j * per), bias(j), Some((r[j], m, z)), top);
-            V::pack([one(0), one(1), one(2), one(3)], e.zero_point, e.qmin)
-        } else {
-            let one = |j: usize| acc[j].requantize(c.scale.add(j * per), bias(j), None, top);
-            V::pack([one(0), one(1), one(2), one(3)], e.zero_point, e.qmin)
+        let mut q = acc;
+        let r = match e.residual {
+            Some(_) => interleave([V::load(r, mask), V::zero(), V::zero(), V::zero()]),
+            None => acc,
         };
+        for j in 0..4 {
+            let bias = if e.float_bias { column_of::<V, _>(c.float_bias, j) } else { std::ptr::null() };
+            let residual = match e.residual {
+                Some((m, z)) => Some((r[j], m, z)),
+                None => None,
+            };
+            q[j] = acc[j].requantize(column_of::<V, _>(c.scale, j), bias, residual, top);
+        }
+        let q = V::pack(q, e.zero_point, e.qmin);
         let q = if let Some(t) = &e.table { V::narrow(lookup(q.widen(), t.as_ptr())) } else { q };
         q.store(y, mask);
     }
@@ -112,12 +128,11 @@ impl Depthwise {
             let mut acc = bias::<V>(&c);
             let mut w = self.weights.as_ptr().add(b.start);
             for four in p.taps.chunks_exact(4) {
-                let at = |i: usize| (four[i] as *const u8).add(b.channel);
-                let x = if b.width == V::BYTES {
-                    [V::load_all(at(0)), V::load_all(at(1)), V::load_all(at(2)), V::load_all(at(3))]
-                } else {
-                    [V::load(at(0), mask), V::load(at(1), mask), V::load(at(2), mask), V::load(at(3), mask)]
-                };
+                let mut x = [V::zero(); 4];
+                for i in 0..4 {
+                    let at = (four[i] as *const u8).add(b.channel);
+                    x[i] = if b.width == V::BYTES { V::load_all(at) } else { V::load(at, mask) };
+                }
                 dot(&mut acc, &interleave(x), w);
                 w = w.add(4 * V::BYTES);
             }
@@ -241,13 +256,12 @@ impl Lines {
             if ix < 0 || ix >= self.width {
                 return [V::splat8(self.border); 4];
             }
-            let at = |i: usize| self.lines[i].0.add(ix as usize * self.lines[i].1);
-            if self.whole {
-                interleave([V::load_all(at(0)), V::load_all(at(1)), V::load_all(at(2)), V::load_all(at(3))])
-            } else {
-                let m = self.mask;
-                interleave([V::load(at(0), m), V::load(at(1), m), V::load(at(2), m), V::load(at(3), m)])
+            let mut x = [V::zero(); 4];
+            for i in 0..4 {
+                let at = self.lines[i].0.add(ix as usize * self.lines[i].1);
+                x[i] = if self.whole { V::load_all(at) } else { V::load(at, self.mask) };
             }
+            interleave(x)
         }
     }
 }
