@@ -1,1 +1,11 @@
-//! formats
+//! Readers and writers: .pt2, .onnx, .clv, .npy/.npz, images, ONNX test directories.
+//!
+//! The only crate that knows zip, protobuf or the JSON of model files. Rewriting is deliberately absent: a
+//! reader gives the graph as the file has it, a writer takes a graph that is already at the target's level.
+//! Nothing from a file is executed or unpickled, and no path in it leaves its folder.
+
+pub mod atomic;
+pub mod error;
+pub mod mapped;
+
+pub use error::{FormatError, Problem, Problems, Result};
