@@ -53,7 +53,9 @@ unsafe fn tile<const R: usize, const V: usize>(t: &Task<'_>) {
         }
     }
     let (lo, hi) = (_mm256_set1_ps(t.clamp.0), _mm256_set1_ps(t.clamp.1));
-    for (row, at) in acc.iter().zip(t.at) {
+    // Counted by R alone, so that the loop is unrolled and the accumulators stay in registers.
+    for (r, row) in acc.iter().enumerate() {
+        let at = t.at[r];
         for (v, lane) in row.iter().enumerate() {
             let left = t.cols.saturating_sub(v * 8).min(8);
             let y = _mm256_min_ps(hi, _mm256_max_ps(lo, *lane));

@@ -53,7 +53,9 @@ unsafe fn tile<const R: usize, const V: usize>(t: &Task<'_>) {
         }
     }
     let (lo, hi) = (_mm512_set1_ps(t.clamp.0), _mm512_set1_ps(t.clamp.1));
-    for (row, at) in acc.iter().zip(t.at) {
+    // Counted by R alone, so that the loop is unrolled and the accumulators stay in registers.
+    for (r, row) in acc.iter().enumerate() {
+        let at = t.at[r];
         for (v, lane) in row.iter().enumerate() {
             let left = t.cols.saturating_sub(v * 16).min(16);
             let mask = ((1u32 << left) - 1) as __mmask16;
