@@ -9,10 +9,15 @@ pub mod conv_f32;
 mod error;
 pub mod gemm_f32;
 pub mod isa;
+pub mod lut;
 pub mod pointwise;
+pub mod qbinary;
 pub mod qconv;
+pub mod quant;
 mod shape;
+mod share;
 pub mod threads;
+mod versions;
 
 pub use buffer::{AlignedVec, SharedMut};
 pub use error::KernelError;

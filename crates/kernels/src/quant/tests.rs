@@ -1,0 +1,49 @@
+use super::*;
+use crate::pointwise::Rounding;
+
+fn floats(n: usize) -> Vec<f32> {
+    let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 0.25, 1e30];
+    (0..n).map(|i| if i % 11 == 5 { special[i / 11 % 6] } else { (i * 7919 % 2003) as f32 * 0.01 - 9.0 }).collect()
+}
+
+#[test]
+fn every_layout_and_isa_gives_the_definitions_bits() -> Result<(), KernelError> {
+    for (n, c, pixels) in [(1, 3, 49 * 49), (2, 70, 33), (3, 1, 7), (1, 129, 200), (1, 3, 20_001)] {
+        let x = floats(n * c * pixels);
+        let at = |i: usize| (i / (c * pixels) * c + i % c) * pixels + i / c % pixels;
+        for isa in Isa::all() {
+            for (threads, rounding) in [(1, Rounding::Div), (2, Rounding::Recip)] {
+                let pool = ThreadPool::new(threads);
+                let q = Quantize { scale: 0.073, zero_point: 99, qmin: 1, qmax: 254, rounding };
+                let (mut flat, mut nhwc) = (vec![0; x.len()], vec![0; x.len()]);
+                quantize(isa, &pool, &q, &x, &mut flat)?;
+                quantize_from_nchw(isa, &pool, &q, [n, c, pixels], &x, &mut nhwc)?;
+                assert!(x.iter().zip(&flat).all(|(x, y)| q.eval(*x) == *y));
+                assert!((0..x.len()).all(|i| nhwc[i] == flat[at(i)]));
+
+                let d = Dequantize { scale: 0.073, zero_point: 99 };
+                let (mut back, mut back_nchw) = (vec![0.0; x.len()], vec![0.0; x.len()]);
+                dequantize(isa, &pool, &d, &flat, &mut back)?;
+                dequantize_to_nchw(isa, &pool, &d, [n, c, pixels], &nhwc, &mut back_nchw)?;
+                assert_eq!(back, back_nchw);
+                let meant = |q: u8| cleave_numerics::dequantize(i32::from(q), 0.073, 99);
+                assert!(flat.iter().zip(&back).all(|(q, f)| meant(*q) == *f));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn layouts_round_trip() -> Result<(), KernelError> {
+    let pool = ThreadPool::new(2);
+    let (n, c, pixels) = (2, 37, 450);
+    let x: Vec<u32> = (0..(n * c * pixels) as u32).collect();
+    let (mut y, mut z) = (vec![0; x.len()], vec![0; x.len()]);
+    nchw_to_nhwc(&pool, n, c, pixels, &x, &mut y)?;
+    assert_eq!(y[1], pixels as u32);
+    nhwc_to_nchw(&pool, n, c, pixels, &y, &mut z)?;
+    assert_eq!(x, z);
+    assert!(nhwc_to_nchw(&pool, n, c, pixels + 1, &y, &mut z).is_err());
+    Ok(())
+}
