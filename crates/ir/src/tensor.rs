@@ -258,6 +258,18 @@ impl Tensor {
         t
     }
 
+    /// `len` places of one dimension, from `start` on; the bytes are shared.
+    ///
+    /// # Panics
+    /// If the dimension has fewer places.
+    pub fn narrow(&self, axis: usize, start: usize, len: usize) -> Tensor {
+        assert!(start + len <= self.shape[axis], "places {start}..{} of {:?}", start + len, self.shape);
+        let mut t = self.clone();
+        t.offset += start * self.strides[axis];
+        t.shape[axis] = len;
+        t
+    }
+
     /// The same elements in another shape of the same size; shares the bytes where they are contiguous.
     ///
     /// # Panics
@@ -325,6 +337,7 @@ mod tests {
         assert!(!p.is_contiguous() && p.contiguous().is_contiguous());
         assert!(t.same_place(&t.clone()) && !t.same_place(&p));
         assert_eq!(p.reshape(&[6]).to_f32().as_ref(), [1., 4., 2., 5., 3., 6.]);
+        assert_eq!(p.narrow(0, 1, 2).to_f32().as_ref(), [2., 5., 3., 6.]);
     }
 
     #[test]
