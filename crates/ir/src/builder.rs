@@ -8,6 +8,7 @@ use crate::error::{IrError, Result};
 use crate::graph::{Arg, ConstKind, Graph, Kind, Meta, Node, NodeId, Origin, TensorMeta};
 use crate::op::{self, Op};
 use crate::schema::{Param, Returns, Type};
+use crate::strides::{self, Strides};
 use crate::tensor::Tensor;
 use cleave_numerics::DType;
 use std::cell::{Cell, RefCell};
@@ -19,6 +20,7 @@ pub struct Builder {
     error: RefCell<Option<IrError>>,
     origin: RefCell<Origin>,
     depth: Cell<usize>,
+    strides: RefCell<Strides>,
 }
 
 /// A value in a [`Builder`]. Arithmetic operators call the ops that they stand for.
@@ -462,6 +464,19 @@ impl<'b> Value<'b> {
     /// Element type; of something other than a tensor, f32.
     pub fn dtype(self) -> DType {
         self.meta().as_tensor().map_or(DType::F32, |t| t.dtype)
+    }
+
+    /// Strides in elements as torch would lay the value; of something other than a tensor, none.
+    pub fn strides(self) -> Vec<Dim> {
+        if self.id == poison_id() {
+            return vec![];
+        }
+        self.b.strides.borrow_mut().of(&self.b.graph.borrow(), self.id).unwrap_or_default()
+    }
+
+    /// Whether torch would lay the elements in row-major order without gaps.
+    pub fn is_contiguous(self) -> bool {
+        strides::is_contiguous(&self.shape(), &self.strides())
     }
 
     /// Calls an op on this value and further arguments.

@@ -10,6 +10,7 @@ pub mod graph;
 pub mod op;
 pub mod ops;
 pub mod schema;
+pub mod strides;
 pub mod tensor;
 pub mod text;
 pub mod transform;

@@ -1,6 +1,8 @@
 //! Activations, each with its formula as rule.
 
 use super::infer;
+use crate::dim::Dim;
+use crate::graph::Arg;
 use crate::op::{Accuracy, Class, Functional, Levels, OpDef};
 
 const BASE: OpDef =
@@ -116,6 +118,150 @@ pub static LEAKY_RELU: OpDef = OpDef {
     ..BASE
 };
 
+/// [`LEAKY_RELU`] in place.
+pub static LEAKY_RELU_: OpDef = OpDef {
+    name: "aten.leaky_relu_.default",
+    schema: "(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)",
+    rule: Some(|c| vec![c.b.call("aten.leaky_relu", c.args.to_vec())]),
+    ..IN_PLACE
+};
+
+/// `hardtanh(x, 0, 6)`.
+pub static RELU6: OpDef = OpDef {
+    name: "aten.relu6.default",
+    rule: Some(|c| vec![c.tensor("self").op("aten.hardtanh", vec![0i64.into(), 6i64.into()])]),
+    ..BASE
+};
+
+/// [`RELU6`] in place.
+pub static RELU6_: OpDef =
+    OpDef { name: "aten.relu6_.default", rule: Some(|c| vec![c.tensor("self").op("aten.relu6", vec![])]), ..IN_PLACE };
+
+/// [`CLAMP`] in place.
+pub static CLAMP_: OpDef = OpDef {
+    name: "aten.clamp_.default",
+    schema: "(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)",
+    rule: Some(|c| vec![c.b.call("aten.clamp", c.args.to_vec())]),
+    ..IN_PLACE
+};
+
+/// Elements held above a bound.
+pub static CLAMP_MIN: OpDef = OpDef {
+    name: "aten.clamp_min.default",
+    schema: "(Tensor self, Scalar min) -> Tensor",
+    rule: Some(|c| vec![c.tensor("self").op("aten.clamp", vec![c.arg("min").clone()])]),
+    ..BASE
+};
+
+/// Elements held below a bound.
+pub static CLAMP_MAX: OpDef = OpDef {
+    name: "aten.clamp_max.default",
+    schema: "(Tensor self, Scalar max) -> Tensor",
+    rule: Some(|c| vec![c.tensor("self").op("aten.clamp", vec![Arg::None, c.arg("max").clone()])]),
+    ..BASE
+};
+
+/// [`GELU`] in place.
+pub static GELU_: OpDef = OpDef {
+    name: "aten.gelu_.default",
+    schema: "(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)",
+    rule: Some(|c| vec![c.b.call("aten.gelu", c.args.to_vec())]),
+    ..IN_PLACE
+};
+
+/// `x` where positive, else `weight · x`, with one weight for all channels (dimension 1) or one for each.
+pub static PRELU: OpDef = OpDef {
+    name: "aten.prelu.default",
+    schema: "(Tensor self, Tensor weight) -> Tensor",
+    rule: Some(|c| {
+        let (x, w) = (c.tensor("self"), c.tensor("weight"));
+        let rank = x.rank();
+        let w = if rank > 1 && w.rank() == 1 {
+            let mut shape = vec![Dim::from(1i64); rank];
+            shape[1] = w.shape()[0].clone();
+            w.view(shape)
+        } else {
+            w
+        };
+        vec![x.op("aten.gt.Scalar", vec![0i64.into()]).op("aten.where.self", vec![x.into(), (w * x).into()])]
+    }),
+    ..BASE
+};
+
+/// `scale · (x if x > 0 else alpha · (exp(x · input_scale) - 1))`.
+pub static ELU: OpDef = OpDef {
+    name: "aten.elu.default",
+    schema: "(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
+    levels: Levels::TORCH.and(Levels::ATEN).and(Levels::CORE),
+    accuracy: Accuracy::Approximate,
+    rule: Some(|c| {
+        let (x, scale) = (c.tensor("self"), c.float("scale"));
+        let negative = (x * c.float("input_scale")).op("aten.expm1", vec![]) * (c.float("alpha") * scale);
+        vec![x.op("aten.gt.Scalar", vec![0i64.into()]).op("aten.where.self", vec![(x * scale).into(), negative.into()])]
+    }),
+    ..BASE
+};
+
+/// [`ELU`] in place.
+pub static ELU_: OpDef = OpDef {
+    name: "aten.elu_.default",
+    schema: "(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)",
+    rule: Some(|c| vec![c.b.call("aten.elu", c.args.to_vec())]),
+    ..IN_PLACE
+};
+
+/// `log(1 + exp(beta · x)) / beta`, and `x` where `beta · x` is above the threshold.
+pub static SOFTPLUS: OpDef = OpDef {
+    name: "aten.softplus.default",
+    schema: "(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
+    accuracy: Accuracy::Approximate,
+    rule: Some(|c| {
+        let x = c.tensor("self");
+        let scaled = x * c.float("beta");
+        let soft = scaled.exp().op("aten.log1p", vec![]) / c.float("beta");
+        let above = scaled.op("aten.gt.Scalar", vec![c.arg("threshold").clone()]);
+        vec![above.op("aten.where.self", vec![x.into(), soft.into()])]
+    }),
+    ..BASE
+};
+
+/// `x · tanh(softplus(x))`.
+pub static MISH: OpDef = OpDef {
+    name: "aten.mish.default",
+    accuracy: Accuracy::Approximate,
+    rule: Some(|c| {
+        let x = c.tensor("self");
+        vec![x * x.op("aten.softplus", vec![]).tanh()]
+    }),
+    ..BASE
+};
+
+/// [`MISH`] in place.
+pub static MISH_: OpDef =
+    OpDef { name: "aten.mish_.default", rule: Some(|c| vec![c.tensor("self").op("aten.mish", vec![])]), ..IN_PLACE };
+
+/// `first half · sigmoid(second half)` along a dimension.
+pub static GLU: OpDef = OpDef {
+    name: "aten.glu.default",
+    schema: "(Tensor self, int dim=-1) -> Tensor",
+    infer: None,
+    accuracy: Accuracy::Approximate,
+    rule: Some(|c| {
+        let x = c.tensor("self");
+        let halves = x.op("aten.chunk", vec![2i64.into(), c.arg("dim").clone()]);
+        vec![c.b.getitem(halves, 0) * c.b.getitem(halves, 1).sigmoid()]
+    }),
+    ..BASE
+};
+
+/// [`crate::ops::unary::SIGMOID`] in place.
+pub static SIGMOID_: OpDef =
+    OpDef { name: "aten.sigmoid_.default", rule: Some(|c| vec![c.tensor("self").sigmoid()]), ..IN_PLACE };
+
+/// [`crate::ops::unary::TANH`] in place.
+pub static TANH_: OpDef =
+    OpDef { name: "aten.tanh_.default", rule: Some(|c| vec![c.tensor("self").tanh()]), ..IN_PLACE };
+
 /// The family.
 pub static OPS: &[&OpDef] = &[
     &RELU,
@@ -131,4 +277,20 @@ pub static OPS: &[&OpDef] = &[
     &SILU_,
     &GELU,
     &LEAKY_RELU,
+    &LEAKY_RELU_,
+    &RELU6,
+    &RELU6_,
+    &CLAMP_,
+    &CLAMP_MIN,
+    &CLAMP_MAX,
+    &GELU_,
+    &PRELU,
+    &ELU,
+    &ELU_,
+    &SOFTPLUS,
+    &MISH,
+    &MISH_,
+    &GLU,
+    &SIGMOID_,
+    &TANH_,
 ];

@@ -64,6 +64,55 @@ pub static CONV_TRANSPOSE1D: OpDef = OpDef { name: "aten.conv_transpose1d.defaul
 /// Transposed convolution over two dimensions; weight `[in, out/groups, kh, kw]`.
 pub static CONV_TRANSPOSE2D: OpDef = OpDef { name: "aten.conv_transpose2d.input", ..conv_transpose!("2") };
 
+/// Transposed convolution over three dimensions.
+pub static CONV_TRANSPOSE3D: OpDef = OpDef { name: "aten.conv_transpose3d.input", ..conv_transpose!("3") };
+
+macro_rules! conv_padding {
+    ($n:literal) => {
+        OpDef {
+            name: concat!("aten.conv", $n, "d.padding"),
+            schema: concat!(
+                "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[",
+                $n,
+                "] stride=1, str padding='valid', SymInt[",
+                $n,
+                "] dilation=1, SymInt groups=1) -> Tensor"
+            ),
+            weight_axis: Some(0),
+            rule: Some(|c| vec![named_padding(c, concat!("aten.conv", $n, "d"))]),
+            ..BASE
+        }
+    };
+}
+
+/// [`CONV1D`] with padding `"valid"` (none) or `"same"` (the input's size).
+pub static CONV1D_PADDING: OpDef = conv_padding!("1");
+/// [`CONV2D`] with padding `"valid"` (none) or `"same"` (the input's size).
+pub static CONV2D_PADDING: OpDef = conv_padding!("2");
+/// [`CONV3D`] with padding `"valid"` (none) or `"same"` (the input's size).
+pub static CONV3D_PADDING: OpDef = conv_padding!("3");
+
+/// Padding `"same"` puts `dilation·(k - 1)` elements around, the odd one behind.
+fn named_padding<'b>(c: &Call<'b>, op: &str) -> Value<'b> {
+    let (mut x, dilation) = (c.tensor("input"), c.ints("dilation"));
+    let kernel: Vec<i64> = c.tensor("weight").shape().iter().skip(2).filter_map(Dim::as_const).collect();
+    let total: Vec<i64> = match c.str("padding") {
+        "same" => dilation.iter().zip(&kernel).map(|(d, k)| d * (k - 1)).collect(),
+        "valid" => vec![0; dilation.len()],
+        other => {
+            c.fail(&format!("padding '{other}'"));
+            vec![0; dilation.len()]
+        }
+    };
+    if total.iter().any(|t| t % 2 != 0) {
+        let pads: Vec<i64> = total.iter().rev().flat_map(|t| [0, t % 2]).collect();
+        x = x.op("aten.constant_pad_nd", vec![pads.into()]);
+    }
+    let padding: Vec<i64> = total.iter().map(|t| t / 2).collect();
+    let pick = |n: &str| c.arg(n).clone();
+    x.op(op, vec![pick("weight"), pick("bias"), pick("stride"), padding.into(), pick("dilation"), pick("groups")])
+}
+
 /// Any of the above, as Core ATen has them.
 pub static CONVOLUTION: OpDef = OpDef {
     name: "aten.convolution.default",
@@ -148,4 +197,15 @@ fn conv_meta(c: &Call<'_>) -> Result<Meta> {
 }
 
 /// The family.
-pub static OPS: &[&OpDef] = &[&CONV1D, &CONV2D, &CONV3D, &CONV_TRANSPOSE1D, &CONV_TRANSPOSE2D, &CONVOLUTION];
+pub static OPS: &[&OpDef] = &[
+    &CONV1D,
+    &CONV2D,
+    &CONV3D,
+    &CONV1D_PADDING,
+    &CONV2D_PADDING,
+    &CONV3D_PADDING,
+    &CONV_TRANSPOSE1D,
+    &CONV_TRANSPOSE2D,
+    &CONV_TRANSPOSE3D,
+    &CONVOLUTION,
+];

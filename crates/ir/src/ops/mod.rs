@@ -4,7 +4,11 @@
 
 pub mod activation;
 pub mod arith;
+pub mod attention;
+pub mod compare;
 pub mod conv;
+pub mod create;
+pub mod index;
 pub mod infer;
 pub mod linear;
 pub mod moving;
@@ -15,6 +19,7 @@ pub mod reduce;
 pub mod structural;
 pub mod unary;
 pub mod view;
+pub mod window;
 
 use crate::op::OpDef;
 
@@ -22,14 +27,22 @@ use crate::op::OpDef;
 pub static ALL: &[&[&OpDef]] = &[
     activation::OPS,
     arith::OPS,
+    attention::OPS,
+    compare::OPS,
     conv::OPS,
+    create::OPS[0],
+    create::OPS[1],
+    index::OPS,
     linear::OPS,
     moving::OPS,
     norm::OPS,
     pool::OPS,
     quantized::OPS,
     reduce::OPS,
-    structural::OPS,
+    structural::OPS[0],
+    structural::OPS[1],
+    structural::OPS[2],
     unary::OPS,
     view::OPS,
+    window::OPS,
 ];

@@ -2,6 +2,7 @@
 
 use super::infer;
 use crate::builder::Call;
+use crate::dim::Dim;
 use crate::error::Result;
 use crate::graph::Meta;
 use crate::op::{Class, Functional, Levels, OpDef};
@@ -60,5 +61,186 @@ pub static DROPOUT: OpDef = OpDef {
     ..OpDef::BASE
 };
 
-/// The family.
-pub static OPS: &[&OpDef] = &[&GETITEM, &SYM_SIZE, &DROPOUT];
+const INERT: OpDef = OpDef {
+    class: Class::Inert,
+    levels: Levels::TORCH.and(Levels::ATEN).and(Levels::CORE),
+    schema: "(Tensor self) -> Tensor",
+    infer: Some(infer::same),
+    ..OpDef::BASE
+};
+
+/// [`DROPOUT`] in place.
+pub static DROPOUT_: OpDef = OpDef {
+    name: "aten.dropout_.default",
+    schema: "(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
+    levels: Levels::TORCH,
+    rule: Some(|c| vec![c.b.call("aten.dropout", c.args.to_vec())]),
+    functional: Functional::Always,
+    ..INERT
+};
+
+/// [`DROPOUT`] of whole channels.
+pub static FEATURE_DROPOUT: OpDef = OpDef {
+    name: "aten.feature_dropout.default",
+    schema: "(Tensor input, float p, bool train) -> Tensor",
+    levels: Levels::TORCH,
+    rule: Some(|c| vec![c.b.call("aten.dropout", c.args.to_vec())]),
+    functional: Functional::Always,
+    ..INERT
+};
+
+/// The same elements in row-major order; itself, if they lie so already.
+pub static CONTIGUOUS: OpDef = OpDef {
+    name: "aten.contiguous.default",
+    schema: "(Tensor self, *, MemoryFormat memory_format='contiguous_format') -> Tensor",
+    levels: Levels::TORCH,
+    rule: Some(|c| {
+        let x = c.tensor("self");
+        vec![if x.is_contiguous() { x } else { x.op("aten.clone", vec!["contiguous_format".into()]) }]
+    }),
+    functional: Functional::Always,
+    ..INERT
+};
+
+/// A copy.
+pub static CLONE: OpDef = OpDef {
+    name: "aten.clone.default",
+    schema: "(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
+    ..INERT
+};
+
+/// Another name for a value.
+pub static ALIAS: OpDef = OpDef { name: "aten.alias.default", ..INERT };
+
+/// Itself, out of reach of gradients.
+pub static DETACH: OpDef = OpDef { name: "aten.detach.default", ..INERT };
+
+/// [`DETACH`] in place.
+pub static DETACH_: OpDef = OpDef {
+    name: "aten.detach_.default",
+    schema: "(Tensor(a!) self) -> Tensor(a!)",
+    levels: Levels::TORCH,
+    rule: Some(|c| vec![c.tensor("self").op("aten.detach", vec![])]),
+    functional: Functional::Always,
+    ..INERT
+};
+
+/// A fresh copy of a literal.
+pub static LIFT_FRESH_COPY: OpDef = OpDef { name: "aten.lift_fresh_copy.default", ..INERT };
+
+/// A statement about a tensor that was checked when the program was made.
+pub static ASSERT_TENSOR_METADATA: OpDef = OpDef {
+    name: "aten._assert_tensor_metadata.default",
+    schema: "(Tensor a, SymInt[]? size=None, SymInt[]? stride=None, ScalarType? dtype=None, *, Device? device=None, Layout? layout=None) -> ()",
+    infer: Some(|_| Ok(Meta::None)),
+    ..INERT
+};
+
+/// A statement about a size.
+pub static ASSERT_SCALAR: OpDef = OpDef {
+    name: "aten._assert_scalar.default",
+    schema: "(Scalar self, str assert_msg) -> ()",
+    infer: Some(|_| Ok(Meta::None)),
+    ..INERT
+};
+
+/// A statement about the range of a size.
+pub static CONSTRAIN_RANGE: OpDef = OpDef {
+    name: "aten.sym_constrain_range_for_size.default",
+    schema: "(Scalar size, *, int? min=None, int? max=None) -> ()",
+    infer: Some(|_| Ok(Meta::None)),
+    ..INERT
+};
+
+/// The number of elements.
+pub static SYM_NUMEL: OpDef = OpDef {
+    name: "aten.sym_numel.default",
+    schema: "(Tensor self) -> SymInt",
+    class: Class::Structural,
+    levels: Levels::ALL,
+    infer: Some(|c| Ok(Meta::Int(c.meta("self")?.shape.into_iter().product()))),
+    ..OpDef::BASE
+};
+
+macro_rules! sizes {
+    ($($(#[$doc:meta])* $id:ident = $name:literal, $f:expr;)*) => {
+        $($(#[$doc])* pub static $id: OpDef = OpDef {
+            name: $name,
+            schema: "(int a, int b) -> SymInt",
+            class: Class::Structural,
+            levels: Levels::ALL,
+            infer: Some(|c| {
+                let f: fn(Dim, Dim) -> Dim = $f;
+                Ok(Meta::Int(f(c.dim("a"), c.dim("b"))))
+            }),
+            ..OpDef::BASE
+        };)*
+        static ARITHMETIC: &[&OpDef] = &[$(&$id),*];
+    };
+}
+
+sizes! {
+    /// Sum of two sizes.
+    SIZE_ADD = "_operator.add", |a, b| a + b;
+    /// Difference of two sizes.
+    SIZE_SUB = "_operator.sub", |a, b| a - b;
+    /// Product of two sizes.
+    SIZE_MUL = "_operator.mul", |a, b| a * b;
+    /// Quotient of two sizes, rounded down.
+    SIZE_FLOORDIV = "_operator.floordiv", |a, b| a.floor_div(&b);
+    /// Remainder of two sizes.
+    SIZE_MOD = "_operator.mod", |a, b| a.modulo(&b);
+    /// The greater of two sizes.
+    SIZE_MAX = "torch.sym_max", |a, b| a.max_of(&b);
+    /// The lesser of two sizes.
+    SIZE_MIN = "torch.sym_min", |a, b| a.min_of(&b);
+}
+
+macro_rules! conditions {
+    ($($(#[$doc:meta])* $id:ident = $name:literal;)*) => {
+        $($(#[$doc])* pub static $id: OpDef = OpDef {
+            name: $name,
+            schema: "(Scalar a, Scalar b) -> bool",
+            class: Class::Structural,
+            infer: Some(|_| Ok(Meta::None)),
+            ..OpDef::BASE
+        };)*
+        static CONDITIONS: &[&OpDef] = &[$(&$id),*];
+    };
+}
+
+conditions! {
+    /// Whether a size is at least another; only asserts use it.
+    SIZE_GE = "_operator.ge";
+    /// Whether a size is at most another; only asserts use it.
+    SIZE_LE = "_operator.le";
+    /// Whether two sizes are equal; only asserts use it.
+    SIZE_EQ = "_operator.eq";
+    /// Whether two sizes differ; only asserts use it.
+    SIZE_NE = "_operator.ne";
+    /// Whether a size is greater than another; only asserts use it.
+    SIZE_GT = "_operator.gt";
+    /// Whether a size is less than another; only asserts use it.
+    SIZE_LT = "_operator.lt";
+}
+
+static PLAIN: &[&OpDef] = &[
+    &GETITEM,
+    &SYM_SIZE,
+    &SYM_NUMEL,
+    &DROPOUT,
+    &DROPOUT_,
+    &FEATURE_DROPOUT,
+    &CONTIGUOUS,
+    &CLONE,
+    &ALIAS,
+    &DETACH,
+    &DETACH_,
+    &LIFT_FRESH_COPY,
+    &ASSERT_TENSOR_METADATA,
+    &ASSERT_SCALAR,
+    &CONSTRAIN_RANGE,
+];
+
+/// The families.
+pub static OPS: &[&[&OpDef]] = &[PLAIN, ARITHMETIC, CONDITIONS];

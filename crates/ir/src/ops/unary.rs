@@ -1,7 +1,9 @@
 //! Functions of one element.
 
 use super::infer;
+use crate::graph::Meta;
 use crate::op::{Accuracy, Class, Levels, OpDef};
+use cleave_numerics::DType;
 
 const FLOAT: OpDef = OpDef {
     class: Class::Pointwise,
@@ -13,6 +15,9 @@ const FLOAT: OpDef = OpDef {
 };
 
 const EXACT: OpDef = OpDef { accuracy: Accuracy::Exact, infer: Some(infer::same), ..FLOAT };
+
+const TEST: OpDef =
+    OpDef { accuracy: Accuracy::Exact, infer: Some(|c| Ok(Meta::tensor(DType::Bool, c.meta("self")?.shape))), ..FLOAT };
 
 macro_rules! family {
     ($($(#[$doc:meta])* $id:ident = $name:literal, $base:ident;)*) => {
@@ -49,4 +54,46 @@ family! {
     CEIL = "aten.ceil.default", EXACT;
     /// Nearest integer, halves to even.
     ROUND = "aten.round.default", EXACT;
+    /// Towards zero.
+    TRUNC = "aten.trunc.default", EXACT;
+    /// -1, 0 or 1.
+    SIGN = "aten.sign.default", EXACT;
+    /// Bits, or truth values, inverted.
+    BITWISE_NOT = "aten.bitwise_not.default", EXACT;
+    /// `exp(x) - 1`.
+    EXPM1 = "aten.expm1.default", FLOAT;
+    /// `log(1 + x)`.
+    LOG1P = "aten.log1p.default", FLOAT;
+    /// Logarithm to base 2.
+    LOG2 = "aten.log2.default", FLOAT;
+    /// Logarithm to base 10.
+    LOG10 = "aten.log10.default", FLOAT;
+    /// Sine.
+    SIN = "aten.sin.default", FLOAT;
+    /// Cosine.
+    COS = "aten.cos.default", FLOAT;
+    /// Tangent.
+    TAN = "aten.tan.default", FLOAT;
+    /// Inverse sine.
+    ASIN = "aten.asin.default", FLOAT;
+    /// Inverse cosine.
+    ACOS = "aten.acos.default", FLOAT;
+    /// Inverse tangent.
+    ATAN = "aten.atan.default", FLOAT;
+    /// Hyperbolic sine.
+    SINH = "aten.sinh.default", FLOAT;
+    /// Hyperbolic cosine.
+    COSH = "aten.cosh.default", FLOAT;
+    /// Inverse hyperbolic sine.
+    ASINH = "aten.asinh.default", FLOAT;
+    /// Inverse hyperbolic cosine.
+    ACOSH = "aten.acosh.default", FLOAT;
+    /// Inverse hyperbolic tangent.
+    ATANH = "aten.atanh.default", FLOAT;
+    /// Whether an element is zero.
+    LOGICAL_NOT = "aten.logical_not.default", TEST;
+    /// Whether an element is not a number.
+    ISNAN = "aten.isnan.default", TEST;
+    /// Whether an element is infinite.
+    ISINF = "aten.isinf.default", TEST;
 }

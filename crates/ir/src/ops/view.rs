@@ -1,13 +1,16 @@
 //! The same elements under another shape or order.
 
 use super::infer::ensure;
-use crate::builder::Call;
+use crate::builder::{Call, Value};
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::graph::Meta;
 use crate::op::{Class, Functional, Levels, OpDef};
+use crate::strides;
 
 const BASE: OpDef = OpDef { class: Class::View, levels: Levels::ALL, ..OpDef::BASE };
+/// Spelled otherwise in functional form.
+const SUGAR: OpDef = OpDef { levels: Levels::TORCH, functional: Functional::Always, ..BASE };
 
 /// Another shape; one size may be -1.
 pub static VIEW: OpDef = OpDef {
@@ -17,16 +20,38 @@ pub static VIEW: OpDef = OpDef {
     ..BASE
 };
 
-/// [`VIEW`], copying where it must.
+/// [`VIEW`] of a tensor that nothing else sees.
+pub static UNSAFE_VIEW: OpDef = OpDef {
+    name: "aten._unsafe_view.default",
+    schema: "(Tensor self, SymInt[] size) -> Tensor",
+    levels: Levels::ATEN,
+    infer: Some(|c| reshaped(c, "size")),
+    rule: Some(|c| vec![c.tensor("self").op("aten.view", vec![c.arg("size").clone()])]),
+    ..BASE
+};
+
+/// [`VIEW`], copying where the strides do not allow one.
 pub static RESHAPE: OpDef = OpDef {
     name: "aten.reshape.default",
     schema: "(Tensor self, SymInt[] shape) -> Tensor",
-    levels: Levels::TORCH,
     infer: Some(|c| reshaped(c, "shape")),
-    rule: Some(|c| vec![c.tensor("self").view(c.dims("shape"))]),
-    functional: Functional::Always,
-    ..BASE
+    rule: Some(|c| {
+        let Ok(Meta::Tensor(to)) = reshaped(c, "shape") else {
+            c.fail("the sizes do not fit");
+            return vec![c.tensor("self")];
+        };
+        vec![reshape(c.tensor("self"), to.shape)]
+    }),
+    ..SUGAR
 };
+
+/// A view if torch's strides allow it, else a view of a contiguous copy.
+pub(super) fn reshape(x: Value<'_>, to: Vec<Dim>) -> Value<'_> {
+    if strides::reshaped(&x.shape(), &x.strides(), &to).is_some() {
+        return x.view(to);
+    }
+    x.op("aten.clone", vec!["contiguous_format".into()]).op("aten._unsafe_view", vec![to.into()])
+}
 
 fn reshaped(c: &Call<'_>, name: &str) -> Result<Meta> {
     let m = c.meta("self")?;
@@ -57,7 +82,6 @@ fn reshaped(c: &Call<'_>, name: &str) -> Result<Meta> {
 pub static FLATTEN: OpDef = OpDef {
     name: "aten.flatten.using_ints",
     schema: "(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor",
-    levels: Levels::TORCH,
     infer: Some(|c| {
         let m = c.meta("self")?;
         Ok(Meta::tensor(m.dtype, flattened(c, &m.shape)?))
@@ -65,7 +89,7 @@ pub static FLATTEN: OpDef = OpDef {
     rule: Some(|c| {
         let x = c.tensor("self");
         match flattened(c, &x.shape()) {
-            Ok(shape) if shape != x.shape() => vec![x.view(shape)],
+            Ok(shape) if shape != x.shape() => vec![reshape(x, shape)],
             Ok(_) => vec![x],
             Err(e) => {
                 c.b.fail(e);
@@ -73,8 +97,7 @@ pub static FLATTEN: OpDef = OpDef {
             }
         }
     }),
-    functional: Functional::Always,
-    ..BASE
+    ..SUGAR
 };
 
 fn flattened(c: &Call<'_>, shape: &[Dim]) -> Result<Vec<Dim>> {
@@ -85,6 +108,26 @@ fn flattened(c: &Call<'_>, shape: &[Dim]) -> Result<Vec<Dim>> {
     }
     let middle: Dim = shape[a..=b].iter().cloned().product();
     Ok([&shape[..a], &[middle], &shape[b + 1..]].concat())
+}
+
+/// One dimension as several; one size may be -1.
+pub static UNFLATTEN: OpDef = OpDef {
+    name: "aten.unflatten.int",
+    schema: "(Tensor self, int dim, SymInt[] sizes) -> Tensor",
+    rule: Some(|c| {
+        let (x, mut sizes) = (c.tensor("self"), c.dims("sizes"));
+        let shape = x.shape();
+        let Some(at) = axis_or_fail(c, "dim", shape.len()).filter(|a| *a < shape.len()) else { return vec![x] };
+        let known: Dim = sizes.iter().filter(|d| !d.is(-1)).cloned().product();
+        sizes.iter_mut().filter(|d| d.is(-1)).for_each(|d| *d = shape[at].floor_div(&known));
+        vec![x.view([&shape[..at], &sizes, &shape[at + 1..]].concat())]
+    }),
+    ..SUGAR
+};
+
+/// A dimension number; if there is none, the call fails.
+pub(super) fn axis_or_fail(c: &Call<'_>, name: &str, rank: usize) -> Option<usize> {
+    c.axis(name, rank).map_err(|e| c.b.fail(e)).ok()
 }
 
 /// Dimensions in another order.
@@ -104,21 +147,55 @@ pub static PERMUTE: OpDef = OpDef {
     ..BASE
 };
 
+/// `permute` with two dimensions exchanged.
+fn exchanged<'b>(c: &Call<'b>, a: &str, b: &str) -> Vec<Value<'b>> {
+    let x = c.tensor("self");
+    let rank = x.rank();
+    let mut order: Vec<i64> = (0..rank as i64).collect();
+    if let (Some(a), Some(b)) = (axis_or_fail(c, a, rank), axis_or_fail(c, b, rank))
+        && rank > 0
+    {
+        order.swap(a, b);
+    }
+    vec![x.permute(order)]
+}
+
 /// Two dimensions exchanged.
 pub static TRANSPOSE: OpDef = OpDef {
     name: "aten.transpose.int",
     schema: "(Tensor self, int dim0, int dim1) -> Tensor",
     levels: Levels::TORCH.and(Levels::ATEN),
+    rule: Some(|c| exchanged(c, "dim0", "dim1")),
+    ..BASE
+};
+
+/// [`TRANSPOSE`] under NumPy's name.
+pub static SWAPAXES: OpDef = OpDef {
+    name: "aten.swapaxes.default",
+    schema: "(Tensor self, int axis0, int axis1) -> Tensor",
+    rule: Some(|c| {
+        let args = ["self", "axis0", "axis1"].map(|n| c.arg(n).clone());
+        vec![c.b.call("aten.transpose.int", args.to_vec())]
+    }),
+    ..SUGAR
+};
+
+/// [`TRANSPOSE`] of the last two dimensions.
+pub static MT: OpDef = OpDef {
+    name: "aten.mT.default",
+    schema: "(Tensor self) -> Tensor",
+    rule: Some(|c| vec![c.tensor("self").op("aten.transpose.int", vec![(-2i64).into(), (-1i64).into()])]),
+    ..SUGAR
+};
+
+/// [`TRANSPOSE`] of a matrix; of a vector, itself.
+pub static T: OpDef = OpDef {
+    name: "aten.t.default",
+    schema: "(Tensor self) -> Tensor",
+    levels: Levels::TORCH.and(Levels::ATEN),
     rule: Some(|c| {
         let x = c.tensor("self");
-        let rank = x.rank();
-        let mut order: Vec<i64> = (0..rank as i64).collect();
-        match (c.axis("dim0", rank), c.axis("dim1", rank)) {
-            (Ok(a), Ok(b)) if rank > 0 => order.swap(a, b),
-            (Err(e), _) | (_, Err(e)) => c.b.fail(e),
-            _ => {}
-        }
-        vec![x.permute(order)]
+        vec![if x.rank() == 2 { x.permute(vec![1, 0]) } else { x }]
     }),
     ..BASE
 };
@@ -139,14 +216,42 @@ pub static UNSQUEEZE: OpDef = OpDef {
 pub static SQUEEZE: OpDef = OpDef {
     name: "aten.squeeze.dims",
     schema: "(Tensor self, int[] dim) -> Tensor",
-    infer: Some(|c| {
-        let m = c.meta("self")?;
-        let axes = c.ints("dim").iter().map(|d| c.wrap(*d, m.shape.len())).collect::<Result<Vec<_>>>()?;
-        let kept = m.shape.iter().enumerate().filter(|(i, d)| !(axes.contains(i) && d.is(1))).map(|(_, d)| d.clone());
-        Ok(Meta::tensor(m.dtype, kept.collect()))
+    infer: Some(|c| squeezed(c, Some(c.ints("dim")))),
+    ..BASE
+};
+
+/// [`SQUEEZE`] of one dimension.
+pub static SQUEEZE_DIM: OpDef = OpDef {
+    name: "aten.squeeze.dim",
+    schema: "(Tensor self, int dim) -> Tensor",
+    levels: Levels::TORCH.and(Levels::ATEN),
+    infer: Some(|c| squeezed(c, Some(vec![c.int("dim")]))),
+    rule: Some(|c| vec![c.tensor("self").op("aten.squeeze.dims", vec![vec![c.int("dim")].into()])]),
+    ..BASE
+};
+
+/// [`SQUEEZE`] of all dimensions.
+pub static SQUEEZE_ALL: OpDef = OpDef {
+    name: "aten.squeeze.default",
+    schema: "(Tensor self) -> Tensor",
+    levels: Levels::TORCH.and(Levels::ATEN),
+    infer: Some(|c| squeezed(c, None)),
+    rule: Some(|c| {
+        let x = c.tensor("self");
+        vec![x.op("aten.squeeze.dims", vec![(0..x.rank()).collect::<Vec<_>>().into()])]
     }),
     ..BASE
 };
+
+fn squeezed(c: &Call<'_>, dims: Option<Vec<i64>>) -> Result<Meta> {
+    let m = c.meta("self")?;
+    let axes = match dims {
+        Some(d) => d.iter().map(|d| c.wrap(*d, m.shape.len())).collect::<Result<Vec<_>>>()?,
+        None => (0..m.shape.len()).collect(),
+    };
+    let kept = m.shape.iter().enumerate().filter(|(i, d)| !(axes.contains(i) && d.is(1))).map(|(_, d)| d.clone());
+    Ok(Meta::tensor(m.dtype, kept.collect()))
+}
 
 /// Sizes of 1 repeated; -1 leaves a size as it is.
 pub static EXPAND: OpDef = OpDef {
@@ -169,39 +274,104 @@ fn expand(c: &Call<'_>) -> Result<Meta> {
     Ok(Meta::tensor(m.dtype, size))
 }
 
-/// A range of one dimension.
-pub static SLICE: OpDef = OpDef {
-    name: "aten.slice.Tensor",
-    schema: "(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor",
-    infer: Some(slice),
+/// [`EXPAND`] under NumPy's name.
+pub static BROADCAST_TO: OpDef = OpDef {
+    name: "aten.broadcast_to.default",
+    schema: "(Tensor self, SymInt[] size) -> Tensor",
+    rule: Some(|c| vec![c.tensor("self").op("aten.expand", vec![c.arg("size").clone()])]),
+    ..SUGAR
+};
+
+/// [`EXPAND`] to the shape of another tensor.
+pub static EXPAND_AS: OpDef = OpDef {
+    name: "aten.expand_as.default",
+    schema: "(Tensor self, Tensor other) -> Tensor",
+    rule: Some(|c| vec![c.tensor("self").op("aten.expand", vec![c.tensor("other").shape().into()])]),
+    ..SUGAR
+};
+
+/// Elements at these sizes and strides of the underlying storage.
+pub static AS_STRIDED: OpDef = OpDef {
+    name: "aten.as_strided.default",
+    schema: "(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
+    infer: Some(|c| {
+        let (size, stride) = (c.dims("size"), c.dims("stride"));
+        ensure(c, size.len() == stride.len(), || format!("{} sizes, {} strides", size.len(), stride.len()))?;
+        Ok(Meta::tensor(c.meta("self")?.dtype, size))
+    }),
     ..BASE
 };
 
-fn slice(c: &Call<'_>) -> Result<Meta> {
-    let mut m = c.meta("self")?;
-    let axis = c.axis("dim", m.shape.len())?;
-    ensure(c, !m.shape.is_empty(), || "a tensor without dimensions".into())?;
-    let step = c.int("step");
-    ensure(c, step > 0, || format!("step {step}"))?;
-    let n = m.shape[axis].clone();
-    let bound = |name: &str, default: Dim| -> Dim {
-        if c.arg(name).nodes().is_empty() && *c.arg(name) == crate::Arg::None {
-            return default;
+/// Channels to space: `[…, C·r², H, W]` to `[…, C, H·r, W·r]`.
+pub static PIXEL_SHUFFLE: OpDef = OpDef {
+    name: "aten.pixel_shuffle.default",
+    schema: "(Tensor self, int upscale_factor) -> Tensor",
+    class: Class::Move,
+    levels: Levels::TORCH.and(Levels::ATEN).and(Levels::CORE),
+    infer: Some(|c| {
+        let (mut m, r) = (c.meta("self")?, c.int("upscale_factor"));
+        let n = m.shape.len();
+        ensure(c, n >= 3 && (1..1 << 15).contains(&r), || format!("rank {n}, factor {r}"))?;
+        m.shape[n - 3] = m.shape[n - 3].floor_div(&Dim::from(r * r));
+        m.shape[n - 2] = m.shape[n - 2].clone() * Dim::from(r);
+        m.shape[n - 1] = m.shape[n - 1].clone() * Dim::from(r);
+        Ok(Meta::Tensor(m))
+    }),
+    rule: Some(|c| {
+        let (x, r) = (c.tensor("self"), c.int("upscale_factor"));
+        let shape = x.shape();
+        let Some(lead) = shape.len().checked_sub(3) else { return vec![x] };
+        let (rr, to) = (Dim::from(r), |d: &Dim| d.clone() * Dim::from(r));
+        let split =
+            [&shape[..lead], &[shape[lead].floor_div(&Dim::from(r * r)), rr.clone(), rr], &shape[lead + 1..]].concat();
+        let l = lead as i64;
+        let order: Vec<i64> = (0..l).chain([l, l + 3, l + 1, l + 4, l + 2]).collect();
+        let channels = split[lead].clone();
+        let joined = [&shape[..lead], &[channels, to(&shape[lead + 1]), to(&shape[lead + 2])]].concat();
+        vec![reshape(x.view(split).permute(order), joined)]
+    }),
+    ..BASE
+};
+
+/// One dimension moved to another place.
+pub static MOVEDIM: OpDef = OpDef {
+    name: "aten.movedim.int",
+    schema: "(Tensor self, int source, int destination) -> Tensor",
+    rule: Some(|c| {
+        let x = c.tensor("self");
+        let rank = x.rank();
+        let mut order: Vec<i64> = (0..rank as i64).collect();
+        if let (Some(a), Some(b)) = (axis_or_fail(c, "source", rank), axis_or_fail(c, "destination", rank))
+            && rank > 0
+        {
+            let moved = order.remove(a);
+            order.insert(b, moved);
         }
-        let d = c.dim(name);
-        match (d.as_const(), n.as_const()) {
-            (Some(v), Some(n)) => Dim::from(if v < 0 { v.saturating_add(n).max(0) } else { v.min(n) }),
-            (Some(v), None) if v < 0 => n.clone() + v.into(),
-            (Some(v), None) if v >= i64::from(i32::MAX) => n.clone(),
-            _ => d,
-        }
-    };
-    let (start, end) = (bound("start", 0i64.into()), bound("end", n.clone()));
-    let span = end - start;
-    let span = span.as_const().map_or(span, |v| Dim::from(v.max(0)));
-    m.shape[axis] = (span + (step - 1).into()).floor_div(&step.into());
-    Ok(Meta::Tensor(m))
-}
+        vec![x.permute(order)]
+    }),
+    ..SUGAR
+};
 
 /// The family.
-pub static OPS: &[&OpDef] = &[&VIEW, &RESHAPE, &FLATTEN, &PERMUTE, &TRANSPOSE, &UNSQUEEZE, &SQUEEZE, &EXPAND, &SLICE];
+pub static OPS: &[&OpDef] = &[
+    &VIEW,
+    &UNSAFE_VIEW,
+    &RESHAPE,
+    &FLATTEN,
+    &UNFLATTEN,
+    &PERMUTE,
+    &TRANSPOSE,
+    &SWAPAXES,
+    &MT,
+    &T,
+    &UNSQUEEZE,
+    &SQUEEZE,
+    &SQUEEZE_DIM,
+    &SQUEEZE_ALL,
+    &EXPAND,
+    &BROADCAST_TO,
+    &EXPAND_AS,
+    &AS_STRIDED,
+    &PIXEL_SHUFFLE,
+    &MOVEDIM,
+];
