@@ -4,8 +4,11 @@
 //! reader gives the graph as the file has it, a writer takes a graph that is already at the target's level.
 //! Nothing from a file is executed or unpickled, and no path in it leaves its folder.
 
+mod archive;
 pub mod atomic;
 pub mod error;
 pub mod mapped;
+pub mod pt2;
 
 pub use error::{FormatError, Problem, Problems, Result};
+pub use pt2::read_pt2;

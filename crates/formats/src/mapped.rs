@@ -15,6 +15,12 @@ pub struct Mapped {
     map: Arc<Option<Mmap>>,
 }
 
+impl AsRef<[u8]> for Mapped {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
+    }
+}
+
 /// A region of a mapped file; keeps the mapping alive.
 struct Region {
     file: Mapped,

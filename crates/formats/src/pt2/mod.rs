@@ -1,0 +1,71 @@
+//! The .pt2 files of `torch.export`: a zip archive with the program as JSON and the weights as raw bytes.
+//!
+//! Read is the layout of torch 2.9 and later. Pickles are never opened: neither the sample inputs of any
+//! layout nor the weights of the older ones.
+
+mod args;
+mod layout;
+mod read;
+mod schema;
+mod sympy;
+mod weights;
+
+use crate::archive::Archive;
+use crate::error::{FormatError, Result};
+use crate::mapped::Mapped;
+use cleave_ir::{Dim, Graph};
+use std::path::Path;
+
+/// Reads an exported program as the file has it: in-place ops, dropout and all, in ATen vocabulary.
+///
+/// * Every parameter, buffer and tensor constant of the signature becomes a constant node named as in the
+///   file (`p_stem_0_weight`) whose target is the dotted name (`stem.0.weight`), used or not, as torch counts them.
+/// * A result of an op with several results becomes a `getitem` node, unless the file calls it unused.
+/// * Arithmetic on sizes is not nodes but expressions in arguments; what the program asserts of sizes is in
+///   the ranges of [`Graph::symbols`].
+/// * Buffers that the program writes back are named in `Graph::metadata["dropped"]`.
+///
+/// # Errors
+/// [`FormatError`]: a file that is damaged, of another layout, or whose nodes cannot all be understood (then
+/// all of them are listed).
+pub fn read_pt2(path: &Path) -> Result<Graph> {
+    read_archive(Archive::open(Mapped::open(path)?)?)
+}
+
+/// [`read_pt2`] from an archive that is open.
+pub(crate) fn read_archive(mut archive: Archive) -> Result<Graph> {
+    let place = layout::locate(&mut archive)?;
+    let json = archive.entry(&place.json)?;
+    let path = archive.path().to_path_buf();
+    let program: schema::Program = serde_json::from_slice(json.bytes())
+        .map_err(|e| FormatError::malformed(&path, format!("{}: {e}", place.json)))?;
+    drop(json);
+    if program.schema_version.major != 8 {
+        let written = program.torch_version.as_deref().map(|v| format!(" by torch {v}")).unwrap_or_default();
+        let (major, minor) = (program.schema_version.major, program.schema_version.minor);
+        return Err(FormatError::unsupported(
+            &path,
+            format!("schema version {major}.{minor}, written{written}; expected 8.x"),
+            "export again with torch 2.9 or later",
+        ));
+    }
+    let weights = weights::Weights::open(&mut archive, &place.root, &place.model)?;
+    read::Reader::new(&mut archive, &weights, &program).read()
+}
+
+/// Sizes as the JSON has them: `{"as_int": n}` or `{"as_expr": {"expr_str": …}}`.
+fn sizes(list: &[serde_json::Value]) -> std::result::Result<Vec<Dim>, String> {
+    list.iter().map(size).collect()
+}
+
+fn size(v: &serde_json::Value) -> std::result::Result<Dim, String> {
+    let found = match schema::union(v) {
+        Some(("as_int", n)) => n.as_i64().map(Dim::from),
+        Some(("as_expr", e)) => {
+            let text = e.get("expr_str").and_then(serde_json::Value::as_str).unwrap_or_default();
+            return sympy::parse(text).ok_or_else(|| format!("size '{text}' cannot be understood"));
+        }
+        _ => None,
+    };
+    found.ok_or_else(|| format!("expected a size, found {v}"))
+}

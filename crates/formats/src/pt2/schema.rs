@@ -1,0 +1,129 @@
+//! What is read of `model.json` and the weights' tables. Keys that are not named here are ignored.
+
+use indexmap::IndexMap;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// `models/model.json`.
+#[derive(Deserialize)]
+pub(super) struct Program {
+    pub graph_module: GraphModule,
+    #[serde(default)]
+    pub range_constraints: IndexMap<String, Range>,
+    pub schema_version: Version,
+    #[serde(default)]
+    pub torch_version: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Version {
+    pub major: i64,
+    #[serde(default)]
+    pub minor: i64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Range {
+    #[serde(default)]
+    pub min_val: Option<i64>,
+    #[serde(default)]
+    pub max_val: Option<i64>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct GraphModule {
+    pub graph: GraphJson,
+    pub signature: Signature,
+    #[serde(default)]
+    pub module_call_graph: Vec<ModuleCall>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ModuleCall {
+    #[serde(default)]
+    pub fqn: String,
+    #[serde(default)]
+    pub signature: Option<CallSignature>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct CallSignature {
+    #[serde(default)]
+    pub out_spec: String,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Signature {
+    /// One-key objects: `user_input`, `parameter`, `buffer`, `tensor_constant`, …
+    pub input_specs: Vec<Value>,
+    /// One-key objects: `user_output`, `buffer_mutation`, …
+    pub output_specs: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct GraphJson {
+    pub nodes: Vec<NodeJson>,
+    #[serde(default)]
+    pub tensor_values: IndexMap<String, TensorJson>,
+    #[serde(default)]
+    pub sym_int_values: IndexMap<String, Value>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct NodeJson {
+    pub target: String,
+    #[serde(default)]
+    pub inputs: Vec<InputJson>,
+    /// One-key objects: `as_tensor`, `as_tensors`, `as_sym_int`, …
+    #[serde(default)]
+    pub outputs: Vec<Value>,
+    #[serde(default)]
+    pub metadata: IndexMap<String, Value>,
+    #[serde(default)]
+    pub name: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct InputJson {
+    #[serde(default)]
+    pub name: String,
+    /// A one-key object.
+    pub arg: Value,
+}
+
+/// Type and sizes of a tensor; sizes are `{"as_int": n}` or `{"as_expr": {"expr_str": …}}`.
+#[derive(Deserialize)]
+pub(super) struct TensorJson {
+    pub dtype: i64,
+    pub sizes: Vec<Value>,
+    #[serde(default)]
+    pub strides: Vec<Value>,
+    #[serde(default)]
+    pub storage_offset: Option<Value>,
+    /// 7: strided.
+    #[serde(default)]
+    pub layout: Option<i64>,
+}
+
+/// `model_weights_config.json` and `model_constants_config.json`.
+#[derive(Deserialize)]
+pub(super) struct PayloadConfig {
+    #[serde(default)]
+    pub config: IndexMap<String, Payload>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Payload {
+    pub path_name: String,
+    #[serde(default)]
+    pub use_pickle: bool,
+    #[serde(default)]
+    pub tensor_meta: Option<TensorJson>,
+}
+
+/// The key and the value of a one-key object.
+pub(super) fn union(v: &Value) -> Option<(&str, &Value)> {
+    let mut entries = v.as_object()?.iter();
+    let (k, v) = entries.next()?;
+    entries.next().is_none().then_some((k.as_str(), v))
+}
