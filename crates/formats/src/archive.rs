@@ -28,7 +28,9 @@ pub(crate) struct Archive {
 impl Archive {
     /// Reads the table of contents.
     pub(crate) fn open(file: Mapped) -> Result<Archive> {
-        let mut zip = ZipArchive::new(Cursor::new(file.clone()))
+        // Archives begin with the file. Searching for the beginning is led astray by archives that are entries.
+        let config = zip::read::Config { archive_offset: zip::read::ArchiveOffset::Known(0) };
+        let mut zip = ZipArchive::with_config(config, Cursor::new(file.clone()))
             .map_err(|e| FormatError::malformed(file.path(), format!("not a whole zip archive: {e}")))?;
         let mut entries = IndexMap::new();
         for i in 0..zip.len() {
