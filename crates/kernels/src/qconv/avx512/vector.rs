@@ -28,6 +28,9 @@ pub(in crate::qconv) trait Vector: Copy {
     unsafe fn requantize(self, scale: *const f32, bias: *const f32, r: Option<(Self, f32, i32)>, top: f32) -> Self;
     /// Saturated i32 to i16, plus `zp`, to u8, at least `qmin`.
     unsafe fn pack(v: [Self; 4], zp: i32, qmin: i32) -> Self;
+    /// The halves of [`Vector::pack`].
+    unsafe fn pack_words(self, b: Self, zp: i32) -> Self;
+    unsafe fn pack_bytes(self, b: Self, qmin: i32) -> Self;
     unsafe fn widen(self) -> __m512i;
     unsafe fn narrow(v: __m512i) -> Self;
     unsafe fn store(self, p: *mut u8, mask: u64);
@@ -98,11 +101,15 @@ macro_rules! vector {
             }
             #[inline(always)]
             unsafe fn pack(v: [Self; 4], zp: i32, qmin: i32) -> Self {
-                unsafe {
-                    let zp = $splat16(zp as i16);
-                    let (low, high) = ($adds($packs(v[0], v[1]), zp), $adds($packs(v[2], v[3]), zp));
-                    $max($packus(low, high), $splat(qmin as i8))
-                }
+                unsafe { v[0].pack_words(v[1], zp).pack_bytes(v[2].pack_words(v[3], zp), qmin) }
+            }
+            #[inline(always)]
+            unsafe fn pack_words(self, b: Self, zp: i32) -> Self {
+                unsafe { $adds($packs(self, b), $splat16(zp as i16)) }
+            }
+            #[inline(always)]
+            unsafe fn pack_bytes(self, b: Self, qmin: i32) -> Self {
+                unsafe { $max($packus(self, b), $splat(qmin as i8)) }
             }
             #[inline(always)]
             unsafe fn widen(self) -> __m512i {

@@ -1,11 +1,12 @@
-//! Depthwise kernels with `vpdpbusd`: four taps, or four rows, of a channel are interleaved into one dword.
+//! Depthwise kernels with `vpdpbusd`: four input rows of a channel are interleaved into one dword.
 //!
-//! The unpacks that interleave leave channels in the order that the packs of the epilogue undo.
+//! Columns are staged, interleaved and with their borders, in a scratch that stays in L1; at stride 1 two output
+//! rows share them. The unpacks that interleave leave channels in the order that the packs of the epilogue undo.
 #![allow(unsafe_code, reason = "vector loads and stores through the pointers of an output pixel")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 #![allow(clippy::manual_map, reason = "a closure would not have the caller's instruction set")]
 
-use super::{Block, Depthwise, Kernel, Pixel};
+use super::{Block, Depthwise};
 use crate::qconv::avx512::epilogue::{lookup, store_f32};
 use crate::qconv::avx512::vector::Vector;
 use crate::qconv::dense::Io;
@@ -15,7 +16,7 @@ use std::arch::x86_64::*;
 
 /// Dwords of four bytes of a channel, one from each vector.
 #[inline(always)]
-unsafe fn interleave<V: Vector>(x: [V; 4]) -> [V; 4] {
+pub(super) unsafe fn interleave<V: Vector>(x: [V; 4]) -> [V; 4] {
     // SAFETY: the caller enables the features.
     unsafe {
         let (a, b) = (x[0].unpack_lo8(x[1]), x[0].unpack_hi8(x[1]));
@@ -24,35 +25,16 @@ unsafe fn interleave<V: Vector>(x: [V; 4]) -> [V; 4] {
     }
 }
 
-/// `acc += x·w` for the four vectors of a block.
-#[inline(always)]
-unsafe fn dot<V: Vector>(acc: &mut [V; 4], x: &[V; 4], w: *const i8) {
-    for j in 0..4 {
-        // SAFETY: weights are packed in fours of vectors.
-        unsafe { acc[j] = acc[j].dot(x[j], V::load_all(w.add(j * V::BYTES).cast())) };
-    }
-}
-
 /// The four vectors at column `j·BYTES / 4` of a per-channel operand.
 #[inline(always)]
-unsafe fn column_of<V: Vector, T>(p: *const T, j: usize) -> *const T {
+pub(super) unsafe fn column_of<V: Vector, T>(p: *const T, j: usize) -> *const T {
     // SAFETY: columns are padded to a whole block.
     unsafe { p.add(j * V::BYTES / 4) }
 }
 
-#[inline(always)]
-unsafe fn bias<V: Vector>(c: &Columns) -> [V; 4] {
-    let mut acc = [unsafe { V::zero() }; 4];
-    for j in 0..4 {
-        // SAFETY: columns are padded to a whole block.
-        unsafe { acc[j] = V::load_all(column_of::<V, _>(c.bias, j).cast()) };
-    }
-    acc
-}
-
 /// The epilogue of one output pixel of a block.
 #[inline(always)]
-unsafe fn finish<V: Vector>(acc: [V; 4], c: &Columns, mask: u64, e: &Epilogue, y: *mut u8, r: *const u8) {
+pub(super) unsafe fn finish<V: Vector>(acc: [V; 4], c: &Columns, mask: u64, e: &Epilogue, y: *mut u8, r: *const u8) {
     // SAFETY: columns are padded to a whole block; loads and stores are masked.
     unsafe {
         if e.out == OutputKind::F32 {
@@ -97,171 +79,243 @@ unsafe fn finish_f32<V: Vector>(acc: [V; 4], c: &Columns, e: &Epilogue, y: *mut 
 }
 
 /// Bits of the first `width` bytes.
-fn mask(width: usize) -> u64 {
+pub(super) fn mask(width: usize) -> u64 {
     if width >= 64 { u64::MAX } else { (1 << width) - 1 }
 }
 
+/// Staged columns of one strip, and what is computed from them.
+struct Strip<'a> {
+    staged: *const u8,
+    /// Bytes of a staged column.
+    pitch: usize,
+    weights: *const i8,
+    columns: Columns,
+    mask: u64,
+    dw: &'a Depthwise,
+    /// First output pixel of the upper row.
+    pixel: usize,
+    channel: usize,
+}
+
 impl Depthwise {
-    /// All channels of one output pixel.
+    /// One strip of output rows: as many as share staged columns.
     ///
     /// # Safety
-    /// AVX-512 is there; the taps and the output are valid for all channels.
+    /// AVX-512 is there; `io` is valid for the geometry; the scratch has [`Depthwise::staged_bytes`].
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
-    pub(super) unsafe fn pixel_avx512(&self, p: &Pixel<'_>) {
+    pub(super) unsafe fn strip_avx512(&self, image: usize, oy: usize, io: &Io<'_>, scratch: &mut [u8]) {
         for b in &self.blocks {
             // SAFETY: as the caller's.
             unsafe {
                 match b.lanes {
-                    64 => self.taps::<__m512i>(p, b),
-                    32 => self.taps::<__m256i>(p, b),
-                    _ => self.taps::<__m128i>(p, b),
+                    64 => self.strip::<__m512i>(image, oy, io, b, scratch),
+                    32 => self.strip::<__m256i>(image, oy, io, b, scratch),
+                    _ => self.strip::<__m128i>(image, oy, io, b, scratch),
                 }
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn taps<V: Vector>(&self, p: &Pixel<'_>, b: &Block) {
-        // SAFETY: masked loads stay within the block's channels.
-        unsafe {
-            let (c, mask) = (self.columns(b), mask(b.width));
-            let mut acc = bias::<V>(&c);
-            let mut w = self.weights.as_ptr().add(b.start);
-            for four in p.taps.chunks_exact(4) {
-                let mut x = [V::zero(); 4];
-                for i in 0..4 {
-                    let at = (four[i] as *const u8).add(b.channel);
-                    x[i] = if b.width == V::BYTES { V::load_all(at) } else { V::load(at, mask) };
-                }
-                dot(&mut acc, &interleave(x), w);
-                w = w.add(4 * V::BYTES);
-            }
-            let (y, r) = (p.y.add(b.channel * p.size), p.r.wrapping_add(b.channel));
-            finish(acc, &c, mask, &self.epilogue, y, r);
-        }
-    }
-
-    /// One output row at stride 2, or two at stride 1, of a 3×3 kernel.
-    ///
-    /// # Safety
-    /// AVX-512 is there; `io` is valid for the geometry.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
-    pub(super) unsafe fn rows_3x3_avx512(&self, image: usize, oy: usize, io: &Io<'_>) {
-        for b in &self.blocks {
-            // SAFETY: as the caller's.
-            unsafe {
-                match (self.kernel, b.lanes) {
-                    (Kernel::Rows3x3S2, 64) => self.slide_s2::<__m512i>(image, oy, io, b),
-                    (Kernel::Rows3x3S2, 32) => self.slide_s2::<__m256i>(image, oy, io, b),
-                    (Kernel::Rows3x3S2, _) => self.slide_s2::<__m128i>(image, oy, io, b),
-                    (_, 64) => self.slide_s1::<__m512i>(image, oy, io, b),
-                    (_, 32) => self.slide_s1::<__m256i>(image, oy, io, b),
-                    (_, _) => self.slide_s1::<__m128i>(image, oy, io, b),
-                }
-            }
-        }
-    }
-
-    /// Two output rows: column by column, keeping three.
-    #[inline(always)]
-    unsafe fn slide_s1<V: Vector>(&self, image: usize, oy: usize, io: &Io<'_>, b: &Block) {
-        // SAFETY: columns check their bounds; pixels lie in the output.
-        unsafe {
-            let (g, c) = (&self.geometry, self.columns(b));
-            let source = Lines::new(self, image, oy, io, b);
-            let w = self.weights.as_ptr().add(b.start);
-            let both = oy + 1 < g.oh;
-            let m = (image * g.oh + oy) * g.ow;
-            let mut x = [source.column::<V>(0), source.column::<V>(1), [V::zero(); 4]];
-            for ox in 0..g.ow {
-                x[2] = source.column(ox + 2);
-                let (mut upper, mut lower) = (bias::<V>(&c), bias::<V>(&c));
-                for (kx, x) in x.iter().enumerate() {
-                    dot(&mut upper, x, w.add(kx * 4 * V::BYTES));
-                    dot(&mut lower, x, w.add((3 + kx) * 4 * V::BYTES));
-                }
-                let (y, r) = io.at(m + ox, b.channel);
-                finish(upper, &c, source.mask, &self.epilogue, y, r);
-                if both {
-                    let (y, r) = io.at(m + g.ow + ox, b.channel);
-                    finish(lower, &c, source.mask, &self.epilogue, y, r);
-                }
-                x = [x[1], x[2], x[0]];
-            }
-        }
-    }
-
-    /// One output row: two new columns for each pixel.
-    #[inline(always)]
-    unsafe fn slide_s2<V: Vector>(&self, image: usize, oy: usize, io: &Io<'_>, b: &Block) {
-        // SAFETY: columns check their bounds; pixels lie in the output.
-        unsafe {
-            let (g, c) = (&self.geometry, self.columns(b));
-            let source = Lines::new(self, image, 2 * oy, io, b);
-            let w = self.weights.as_ptr().add(b.start);
-            let m = (image * g.oh + oy) * g.ow;
-            let mut first = source.column::<V>(0);
-            for ox in 0..g.ow {
-                let mut acc = bias::<V>(&c);
-                dot(&mut acc, &first, w);
-                dot(&mut acc, &source.column(2 * ox + 1), w.add(4 * V::BYTES));
-                first = source.column(2 * ox + 2);
-                dot(&mut acc, &first, w.add(8 * V::BYTES));
-                let (y, r) = io.at(m + ox, b.channel);
-                finish(acc, &c, source.mask, &self.epilogue, y, r);
-            }
-        }
-    }
-}
-
-/// Four input lines from which columns are taken; those outside read the border.
-struct Lines {
-    /// First channel of the block at column 0, and bytes to the next column: 0 outside.
-    lines: [(*const u8, usize); 4],
-    /// Input columns, and the column of tap 0.
-    width: isize,
-    origin: isize,
-    border: u8,
-    mask: u64,
-    whole: bool,
-}
-
-impl Lines {
-    /// Lines from input row `row + origin` on.
-    fn new(dw: &Depthwise, image: usize, row: usize, io: &Io<'_>, b: &Block) -> Lines {
-        let g = &dw.geometry;
-        let mut lines = [(dw.border[b.channel..].as_ptr(), 0); 4];
-        for (i, line) in lines.iter_mut().enumerate() {
-            let iy = (row + i) as isize + g.origin[0];
-            if (0..g.h as isize).contains(&iy) {
-                *line = (io.x[((image * g.h + iy as usize) * g.w) * g.c + b.channel..].as_ptr(), g.c);
-            }
-        }
-        Lines {
-            lines,
-            width: g.w as isize,
-            origin: g.origin[1],
-            border: dw.border[0],
+    unsafe fn strip<V: Vector>(&self, image: usize, oy: usize, io: &Io<'_>, b: &Block, scratch: &mut [u8]) {
+        let g = &self.geometry;
+        let mut strip = Strip {
+            staged: scratch.as_ptr(),
+            pitch: self.quads() * 4 * V::BYTES,
+            weights: self.weights[b.start..].as_ptr(),
+            columns: self.columns(b),
             mask: mask(b.width),
-            whole: b.width == b.lanes,
+            dw: self,
+            pixel: (image * g.oh + oy) * g.ow,
+            channel: b.channel,
+        };
+        let two = self.rows == 2 && oy + 1 < g.oh;
+        let mut ox = 0;
+        while ox < g.ow {
+            let count = self.strip_columns.min(g.ow - ox);
+            // SAFETY: the scratch holds a strip; pixels lie in the output.
+            unsafe {
+                self.stage::<V>(image, oy, ox, count, io, b, scratch);
+                // Loops over a known kernel unroll: their exits would be mispredicted.
+                let k = if self.epilogue.plain && g.kh == g.kw { g.kw } else { 0 };
+                match (two, k, self.epilogue.plain) {
+                    (true, 3, _) => strip.pixels::<V, 2, 3, true>(count, io),
+                    (true, 5, _) => strip.pixels::<V, 2, 5, true>(count, io),
+                    (true, _, true) => strip.pixels::<V, 2, 0, true>(count, io),
+                    (true, _, false) => strip.pixels::<V, 2, 0, false>(count, io),
+                    (false, 3, _) => strip.pixels::<V, 1, 3, true>(count, io),
+                    (false, 5, _) => strip.pixels::<V, 1, 5, true>(count, io),
+                    (false, _, true) => strip.pixels::<V, 1, 0, true>(count, io),
+                    (false, _, false) => strip.pixels::<V, 1, 0, false>(count, io),
+                }
+            }
+            ox += count;
+            strip.pixel += count;
         }
     }
 
-    /// Column `column + origin`, interleaved.
+    /// Interleaves the input columns of `count` outputs from `ox` on.
     #[inline(always)]
-    unsafe fn column<V: Vector>(&self, column: usize) -> [V; 4] {
-        let ix = column as isize + self.origin;
-        // SAFETY: the column was checked; masked loads stay within the block's channels.
+    #[allow(clippy::too_many_arguments, reason = "a position in the output and the operands")]
+    unsafe fn stage<V: Vector>(
+        &self,
+        image: usize,
+        oy: usize,
+        ox: usize,
+        count: usize,
+        io: &Io<'_>,
+        b: &Block,
+        scratch: &mut [u8],
+    ) {
+        let g = &self.geometry;
+        let columns = (count - 1) * g.stride[1] + (g.kw - 1) * g.dilation[1] + 1;
+        let x0 = (ox * g.stride[1]) as isize + g.origin[1];
+        // Columns before, inside and after the input.
+        let left = (-x0).clamp(0, columns as isize) as usize;
+        let inside = (g.w as isize - x0).clamp(left as isize, columns as isize) as usize;
+        let pitch = self.quads() * 4 * V::BYTES;
+        let mask = mask(b.width);
+        for quad in 0..self.quads() {
+            let mut lines = [(self.border[b.channel..].as_ptr(), 0); 4];
+            for (i, line) in lines.iter_mut().enumerate() {
+                let iy = (oy * g.stride[0] + (quad * 4 + i) * g.dilation[0]) as isize + g.origin[0];
+                if (0..g.h as isize).contains(&iy) {
+                    let first = (image * g.h + iy as usize) * g.w * g.c + b.channel;
+                    *line = (io.x.as_ptr().wrapping_add(first).wrapping_offset(x0 * g.c as isize), g.c);
+                }
+            }
+            let out = scratch.as_mut_ptr().wrapping_add(quad * 4 * V::BYTES);
+            // SAFETY: columns outside the input are not read; masked loads stay within the block's channels.
+            unsafe {
+                let border = V::splat8(self.border[0]);
+                for column in (0..left).chain(inside..columns) {
+                    for j in 0..4 {
+                        border.store(out.add(column * pitch + j * V::BYTES), u64::MAX);
+                    }
+                }
+                for column in left..inside {
+                    let mut x = [V::zero(); 4];
+                    for i in 0..4 {
+                        let at = lines[i].0.wrapping_add(column * lines[i].1);
+                        x[i] = if b.width == V::BYTES { V::load_all(at) } else { V::load(at, mask) };
+                    }
+                    let x = interleave(x);
+                    for j in 0..4 {
+                        x[j].store(out.add(column * pitch + j * V::BYTES), u64::MAX);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Strip<'_> {
+    /// `count` pixels of `RO` output rows.
+    #[inline(always)]
+    unsafe fn pixels<V: Vector, const RO: usize, const K: usize, const PLAIN: bool>(&self, count: usize, io: &Io<'_>) {
+        let mut ox = 0;
+        // SAFETY: by the caller's promise.
         unsafe {
-            if ix < 0 || ix >= self.width {
-                return [V::splat8(self.border); 4];
+            while ox + 2 <= count {
+                self.group::<V, RO, 2, K, PLAIN>(ox, io);
+                ox += 2;
             }
-            let mut x = [V::zero(); 4];
-            for i in 0..4 {
-                let at = self.lines[i].0.add(ix as usize * self.lines[i].1);
-                x[i] = if self.whole { V::load_all(at) } else { V::load(at, self.mask) };
+            if ox < count {
+                self.group::<V, RO, 1, K, PLAIN>(ox, io);
             }
-            interleave(x)
+        }
+    }
+
+    /// `OX` neighbouring pixels of `RO` rows.
+    #[inline(always)]
+    unsafe fn group<V: Vector, const RO: usize, const OX: usize, const K: usize, const PLAIN: bool>(
+        &self,
+        ox: usize,
+        io: &Io<'_>,
+    ) {
+        let (e, c) = (&self.dw.epilogue, &self.columns);
+        let width = self.dw.geometry.ow;
+        // SAFETY: by the caller's promise.
+        unsafe {
+            if !PLAIN {
+                let mut acc = [[[V::zero(); 4]; OX]; RO];
+                for j in 0..4 {
+                    let sums = self.sums::<V, RO, OX, K>(ox, j);
+                    for (row, sums) in acc.iter_mut().zip(sums) {
+                        for (acc, sum) in row.iter_mut().zip(sums) {
+                            acc[j] = sum;
+                        }
+                    }
+                }
+                for (row, acc) in acc.iter().enumerate() {
+                    for (i, acc) in acc.iter().enumerate() {
+                        let (y, r) = io.at(self.pixel + row * width + ox + i, self.channel);
+                        finish(*acc, c, self.mask, e, y, r);
+                    }
+                }
+                return;
+            }
+            let top = (e.qmax - e.zero_point) as f32;
+            let mut words = [[[V::zero(); OX]; RO]; 2];
+            for half in 0..2 {
+                let mut low = self.sums::<V, RO, OX, K>(ox, 2 * half);
+                let scale = column_of::<V, _>(c.scale, 2 * half);
+                for row in 0..RO {
+                    for i in 0..OX {
+                        low[row][i] = low[row][i].requantize(scale, std::ptr::null(), None, top);
+                    }
+                }
+                let high = self.sums::<V, RO, OX, K>(ox, 2 * half + 1);
+                let scale = column_of::<V, _>(c.scale, 2 * half + 1);
+                for row in 0..RO {
+                    for i in 0..OX {
+                        let high = high[row][i].requantize(scale, std::ptr::null(), None, top);
+                        words[half][row][i] = low[row][i].pack_words(high, e.zero_point);
+                    }
+                }
+            }
+            for row in 0..RO {
+                for i in 0..OX {
+                    let (y, _) = io.at(self.pixel + row * width + ox + i, self.channel);
+                    words[0][row][i].pack_bytes(words[1][row][i], e.qmin).store(y, self.mask);
+                }
+            }
+        }
+    }
+
+    /// Accumulators of vector `j`, for a `K`×`K` kernel or, where `K` is 0, for any.
+    #[inline(always)]
+    unsafe fn sums<V: Vector, const RO: usize, const OX: usize, const K: usize>(
+        &self,
+        ox: usize,
+        j: usize,
+    ) -> [[V; OX]; RO] {
+        let g = &self.dw.geometry;
+        let (step, across) = (g.stride[1] * self.pitch, g.dilation[1] * self.pitch);
+        // SAFETY: staged columns reach as far as the last tap of the last pixel.
+        unsafe {
+            let mut acc = [[V::load_all(column_of::<V, _>(self.columns.bias, j).cast()); OX]; RO];
+            let mut w = self.weights.add(j * V::BYTES).cast::<u8>();
+            let first = self.staged.add(ox * step + j * V::BYTES);
+            let (quads, kw) = if K == 0 { (self.dw.quads(), g.kw) } else { ((K + RO - 1).div_ceil(4), K) };
+            for quad in 0..quads {
+                let mut x = first.add(quad * 4 * V::BYTES);
+                for _ in 0..kw {
+                    let mut taps = [V::zero(); RO];
+                    for row in 0..RO {
+                        taps[row] = V::load_all(w.add(row * 4 * V::BYTES));
+                    }
+                    w = w.add(self.dw.rows * 4 * V::BYTES);
+                    for i in 0..OX {
+                        let x = V::load_all(x.add(i * step));
+                        for row in 0..RO {
+                            acc[row][i] = acc[row][i].dot(x, taps[row]);
+                        }
+                    }
+                    x = x.add(across);
+                }
+            }
+            acc
         }
     }
 }

@@ -1,12 +1,14 @@
 //! Depthwise convolution: one input and one output channel per group.
 //!
-//! The general kernel takes one output pixel at a time, through a list of tap addresses; taps in the padding
-//! read a row of zero points. Small kernels have kernels of their own that slide along an output row.
+//! Portable and AVX2 kernels take one output pixel at a time, through a list of tap addresses; taps in the padding
+//! read a pixel of zero points. AVX-512 kernels take a strip of output rows, from staged columns.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx512_stride2;
 mod portable;
 mod run;
 
@@ -14,6 +16,7 @@ use super::geometry::Geometry;
 use super::pack::{self, LANES, Source};
 use super::spec::{Bias, OutputKind};
 use super::tile::{Columns, Epilogue};
+use crate::buffer::ALIGN;
 use crate::{AlignedVec, Isa, KernelError, Level};
 
 /// Up to 64 channels.
@@ -43,21 +46,16 @@ pub(super) struct Depthwise {
     /// One pixel of zero points.
     border: AlignedVec<u8>,
     epilogue: Epilogue,
-    kernel: Kernel,
+    /// Output rows that share staged columns.
+    rows: usize,
+    /// Output columns that are staged at once.
+    strip_columns: usize,
 }
 
-/// Which kernel runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kernel {
-    /// Any shape, a pixel at a time.
-    Taps,
-    /// 3×3 at stride 1, two output rows at a time (512-bit).
-    Rows3x3S1,
-    /// 3×3 at stride 2, one output row at a time (512-bit).
-    Rows3x3S2,
-}
+/// Bytes of staged columns: with weights and accumulators they stay in L1.
+const STAGED_BYTES: usize = 20 << 10;
 
-/// One output pixel for the general kernel.
+/// One output pixel, for the kernels that list taps.
 struct Pixel<'a> {
     /// First channel of each tap, as addresses; as many as the kernel's layout asks for.
     taps: &'a [usize],
@@ -71,7 +69,8 @@ impl Depthwise {
     pub fn new(isa: Isa, geometry: Geometry, src: &Source<'_>, epilogue: Epilogue) -> Result<Depthwise, KernelError> {
         let (c, taps) = (geometry.c, geometry.kh * geometry.kw);
         let folded = pack::fold_bias(src, taps)?;
-        let kernel = Kernel::choose(isa, &geometry);
+        // Two output rows overlap in all but one input row.
+        let rows = if geometry.stride[0] == 1 && geometry.dilation[0] == 1 && geometry.oh > 1 { 2 } else { 1 };
         let mut blocks = Vec::new();
         let (mut channel, mut column, mut start) = (0, 0, 0);
         for lanes in split(c, isa) {
@@ -79,7 +78,7 @@ impl Depthwise {
             blocks.push(Block { channel, width, lanes, column, start });
             channel += width;
             column += lanes;
-            start += kernel.weight_bytes(isa, taps, lanes);
+            start += weight_bytes(isa, &geometry, rows, lanes);
         }
         let float = matches!(src.bias, Bias::F32(_));
         let mut dw = Depthwise {
@@ -91,9 +90,13 @@ impl Depthwise {
             float_bias: AlignedVec::zeroed(if float { column } else { 0 }),
             border: AlignedVec::from_slice(&vec![src.zx; c]),
             epilogue,
-            kernel,
+            rows,
+            strip_columns: 0,
             geometry,
         };
+        let g = &dw.geometry;
+        let staged = STAGED_BYTES / (dw.quads() * dw.blocks[0].lanes * 4);
+        dw.strip_columns = (staged.saturating_sub((g.kw - 1) * g.dilation[1] + 1) / g.stride[1] / 4 * 4).max(4);
         for index in 0..dw.blocks.len() {
             dw.pack(dw.blocks[index], src, &folded);
         }
@@ -117,13 +120,17 @@ impl Depthwise {
             }
             let w = &src.weights[c * taps..(c + 1) * taps];
             let out = &mut self.weights[b.start..];
-            match (self.kernel, self.isa.level()) {
-                (Kernel::Rows3x3S1 | Kernel::Rows3x3S2, _) => pack_3x3(w, out, b.lanes, col, self.kernel),
-                (Kernel::Taps, Level::Portable) => (0..taps).for_each(|t| out[t * LANES + col] = w[t]),
-                (Kernel::Taps, Level::Avx512) => {
-                    (0..taps).for_each(|t| out[(t / 4 * b.lanes + col) * 4 + t % 4] = w[t]);
+            match self.isa.level() {
+                Level::Portable => (0..taps).for_each(|t| out[t * LANES + col] = w[t]),
+                Level::Avx512 => {
+                    // By quad of rows, column and output row: four rows in a dword, shifted by one for the second.
+                    for (i, copy) in (0..taps * self.rows).map(|i| (i / self.rows, i % self.rows)) {
+                        let (row, kx) = (i / self.geometry.kw + copy, i % self.geometry.kw);
+                        let at = (row / 4 * self.geometry.kw + kx) * self.rows + copy;
+                        out[(at * b.lanes + col) * 4 + row % 4] = w[i];
+                    }
                 }
-                (Kernel::Taps, Level::Avx2) => {
+                Level::Avx2 => {
                     for (t, w) in w.iter().enumerate() {
                         // Pairs of taps as i16: channels 0-3 and 8-11, then 4-7 and 12-15, as unpacks leave them.
                         let word = [0, 16, 8, 24][col / 4] + col % 4 * 2 + t % 2;
@@ -135,14 +142,21 @@ impl Depthwise {
         }
     }
 
-    /// Tap addresses that the general kernel reads for one pixel.
+    /// Tap addresses that are listed for one pixel.
     fn listed_taps(&self) -> usize {
-        let taps = self.geometry.kh * self.geometry.kw;
-        match self.isa.level() {
-            Level::Portable => taps,
-            Level::Avx2 => taps.next_multiple_of(2),
-            Level::Avx512 => taps.next_multiple_of(4),
-        }
+        (self.geometry.kh * self.geometry.kw).next_multiple_of(2)
+    }
+
+    /// Fours of input rows of a strip.
+    fn quads(&self) -> usize {
+        (self.geometry.kh + self.rows - 1).div_ceil(4)
+    }
+
+    /// Bytes of the staged columns of one thread.
+    fn staged_bytes(&self) -> usize {
+        let g = &self.geometry;
+        let columns = (self.strip_columns.min(g.ow) - 1) * g.stride[1] + (g.kw - 1) * g.dilation[1] + 1;
+        columns * self.quads() * self.blocks[0].lanes * 4
     }
 
     fn columns(&self, b: &Block) -> Columns {
@@ -158,7 +172,14 @@ impl Depthwise {
 
     /// Bytes of scratch that a run on `threads` threads needs.
     pub fn scratch_bytes(&self, threads: usize) -> usize {
-        threads * self.listed_taps() * size_of::<usize>()
+        threads * self.scratch_of_thread()
+    }
+
+    fn scratch_of_thread(&self) -> usize {
+        match self.isa.level() {
+            Level::Avx512 => self.staged_bytes().next_multiple_of(ALIGN),
+            _ => self.listed_taps() * size_of::<usize>(),
+        }
     }
 
     /// The kernel's name.
@@ -167,11 +188,8 @@ impl Depthwise {
             Level::Avx512 => "avx512vnni",
             level => level.name(),
         };
-        match self.kernel {
-            Kernel::Taps => format!("dwconv2d_u8s8_{}x{}_taps_{isa}", self.geometry.kh, self.geometry.kw),
-            Kernel::Rows3x3S1 => format!("dwconv2d_u8s8_3x3s1_{isa}"),
-            Kernel::Rows3x3S2 => format!("dwconv2d_u8s8_3x3s2_{isa}"),
-        }
+        let g = &self.geometry;
+        format!("dwconv2d_u8s8_{}x{}s{}_{isa}", g.kh, g.kw, g.stride[1])
     }
 
     /// The same for another number of images.
@@ -180,36 +198,12 @@ impl Depthwise {
     }
 }
 
-impl Kernel {
-    fn choose(isa: Isa, g: &Geometry) -> Kernel {
-        let plain = isa.level() == Level::Avx512 && [g.kh, g.kw] == [3, 3] && g.dilation == [1, 1];
-        match g.stride {
-            [1, 1] if plain => Kernel::Rows3x3S1,
-            [2, 2] if plain => Kernel::Rows3x3S2,
-            _ => Kernel::Taps,
-        }
-    }
-
-    fn weight_bytes(self, isa: Isa, taps: usize, lanes: usize) -> usize {
-        match (self, isa.level()) {
-            (Kernel::Rows3x3S1, _) => 2 * 3 * lanes * 4,
-            (Kernel::Rows3x3S2, _) => 3 * lanes * 4,
-            (Kernel::Taps, Level::Portable) => taps * LANES,
-            (Kernel::Taps, Level::Avx2) => taps.next_multiple_of(2) * LANES * 2,
-            (Kernel::Taps, Level::Avx512) => taps.next_multiple_of(4) * lanes,
-        }
-    }
-}
-
-/// Column by column, the rows of a 3×3 kernel in one dword; for two output rows, once from the first byte and
-/// once from the second.
-fn pack_3x3(w: &[i8], out: &mut [i8], lanes: usize, col: usize, kernel: Kernel) {
-    let copies = if kernel == Kernel::Rows3x3S1 { 2 } else { 1 };
-    for copy in 0..copies {
-        for (tap, w) in w.iter().enumerate() {
-            let (ky, kx) = (tap / 3, tap % 3);
-            out[((copy * 3 + kx) * lanes + col) * 4 + ky + copy] = *w;
-        }
+fn weight_bytes(isa: Isa, g: &Geometry, rows: usize, lanes: usize) -> usize {
+    let taps = g.kh * g.kw;
+    match isa.level() {
+        Level::Portable => taps * LANES,
+        Level::Avx2 => taps.next_multiple_of(2) * LANES * 2,
+        Level::Avx512 => (g.kh + rows - 1).div_ceil(4) * g.kw * rows * lanes * 4,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The driver of the depthwise kernels: output rows over threads, taps and borders.
 #![allow(unsafe_code, reason = "threads write disjoint output rows through one pointer")]
 
-use super::{Depthwise, Kernel, Pixel};
+use super::{Depthwise, Pixel};
 use crate::qconv::dense::Io;
 use crate::{Level, SharedMut, ThreadPool};
 
@@ -9,27 +9,38 @@ impl Depthwise {
     /// Runs all images. The caller has checked the lengths of everything.
     pub fn run(&self, pool: &ThreadPool, io: &Io<'_>, scratch: &mut [u8]) {
         let g = &self.geometry;
-        let threads = pool.threads();
-        let listed = self.listed_taps();
-        let lists: &mut [usize] = bytemuck::cast_slice_mut(&mut scratch[..threads * listed * size_of::<usize>()]);
-        let lists = SharedMut::new(lists);
-        let step = if self.kernel == Kernel::Rows3x3S1 { 2 } else { 1 };
-        let strips = g.oh.div_ceil(step);
-        let (total, parts) = (g.n * strips, threads.min(g.n * strips));
+        let size = self.scratch_of_thread();
+        let strips = g.oh.div_ceil(self.rows_of_strip());
+        let (total, parts) = (g.n * strips, pool.threads().min(g.n * strips));
+        let shared = SharedMut::new(scratch);
         pool.run(parts, &|part| {
-            // SAFETY: each part has a list of its own.
-            let list = unsafe { lists.slice(part * listed..(part + 1) * listed) };
+            // SAFETY: each part has a scratch of its own.
+            let scratch = unsafe { shared.slice(part * size..(part + 1) * size) };
             for strip in part * total / parts..(part + 1) * total / parts {
-                let (image, oy) = (strip / strips, strip % strips * step);
                 // SAFETY: lengths were checked, and strips are disjoint.
-                unsafe {
-                    match self.kernel {
-                        Kernel::Taps => self.row_of_taps(image, oy, io, list),
-                        Kernel::Rows3x3S1 | Kernel::Rows3x3S2 => self.rows_3x3(image, oy, io),
-                    }
-                }
+                unsafe { self.strip_of_rows(strip / strips, strip % strips, io, scratch) };
             }
         });
+    }
+
+    /// Output rows that are taken together.
+    fn rows_of_strip(&self) -> usize {
+        if self.isa.level() == Level::Avx512 { self.rows } else { 1 }
+    }
+
+    /// # Safety
+    /// `io` is valid for the geometry; no other thread writes these rows.
+    unsafe fn strip_of_rows(&self, image: usize, strip: usize, io: &Io<'_>, scratch: &mut [u8]) {
+        // SAFETY: by the caller's promise; the token in `self.isa` proves the instruction set.
+        unsafe {
+            match self.isa.level() {
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx512 if self.is_3x3_stride2() => self.row_stride2_avx512(image, strip, io),
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx512 => self.strip_avx512(image, strip * self.rows, io, scratch),
+                _ => self.row_of_taps(image, strip, io, bytemuck::cast_slice_mut(scratch)),
+            }
+        }
     }
 
     /// One output row, a pixel at a time.
@@ -46,12 +57,8 @@ impl Depthwise {
                 let (y, r) = io.at(m, 0);
                 let pixel = Pixel { taps: list, y, r, size: io.size };
                 match self.isa.level() {
-                    Level::Portable => self.pixel_portable(&pixel),
                     #[cfg(target_arch = "x86_64")]
                     Level::Avx2 => self.pixel_avx2(&pixel),
-                    #[cfg(target_arch = "x86_64")]
-                    Level::Avx512 => self.pixel_avx512(&pixel),
-                    #[cfg(not(target_arch = "x86_64"))]
                     _ => self.pixel_portable(&pixel),
                 }
             }
@@ -78,13 +85,4 @@ impl Depthwise {
         }
         slots.for_each(|slot| *slot = border);
     }
-
-    #[cfg(target_arch = "x86_64")]
-    unsafe fn rows_3x3(&self, image: usize, oy: usize, io: &Io<'_>) {
-        // SAFETY: only chosen where the instruction set is there.
-        unsafe { self.rows_3x3_avx512(image, oy, io) }
-    }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    unsafe fn rows_3x3(&self, _: usize, _: usize, _: &Io<'_>) {}
 }
