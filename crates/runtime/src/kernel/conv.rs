@@ -1,0 +1,79 @@
+//! Float convolutions and linear layers with their epilogues.
+
+use super::{Io, Kernel, floats, floats_mut};
+use crate::error::Result;
+use cleave_kernels::SharedMut;
+use cleave_kernels::conv_f32::{ConvF32, ConvTransposeF32};
+use cleave_kernels::pointwise::{Data, Layout, MAX_INPUTS, Sink, TileInput, TileOutput};
+
+/// A further operand of an epilogue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Side {
+    /// How it is addressed.
+    pub(crate) layout: Layout,
+    /// Whether it holds bytes, not floats.
+    pub(crate) bytes: bool,
+}
+
+impl Side {
+    fn bind<'a>(&self, bytes: &'a [u8]) -> TileInput<'a> {
+        let data = if self.bytes { Data::U8(bytes) } else { Data::F32(floats(bytes)) };
+        TileInput { data, layout: self.layout }
+    }
+}
+
+/// A convolution: reads the input and the epilogue's operands, writes pixels at a stride.
+pub(crate) struct ConvKernel {
+    /// The packed convolution.
+    pub(crate) body: ConvF32,
+    /// The epilogue's operands.
+    pub(crate) sides: Vec<Side>,
+    /// Elements from pixel to pixel of the output.
+    pub(crate) stride: usize,
+    /// Whether the output holds bytes.
+    pub(crate) bytes: bool,
+}
+
+impl Kernel for ConvKernel {
+    fn name(&self) -> String {
+        self.body.kernel_name()
+    }
+
+    fn scratch_bytes(&self, threads: usize) -> usize {
+        self.body.scratch_bytes(threads)
+    }
+
+    fn run(&self, io: &mut Io<'_, '_>) -> Result<()> {
+        let none = TileInput { data: Data::U8(&[]), layout: Layout::Scalar };
+        let mut inputs = [none; MAX_INPUTS];
+        for (input, (side, bytes)) in inputs.iter_mut().zip(self.sides.iter().zip(&io.reads[1..])) {
+            *input = side.bind(bytes);
+        }
+        let y = &mut *io.writes[0];
+        let data =
+            if self.bytes { Sink::U8(SharedMut::new(y)) } else { Sink::F32(SharedMut::new(floats_mut(y))) };
+        let output = TileOutput { data, stride: self.stride, offset: 0 };
+        let x = floats(io.reads[0]);
+        Ok(self.body.run_into(io.pool, x, &inputs[..self.sides.len()], &[output], io.scratch)?)
+    }
+}
+
+/// A transposed convolution with a dense f32 output.
+pub(crate) struct ConvTransposeKernel {
+    /// The packed convolution.
+    pub(crate) body: ConvTransposeF32,
+}
+
+impl Kernel for ConvTransposeKernel {
+    fn name(&self) -> String {
+        self.body.kernel_name()
+    }
+
+    fn scratch_bytes(&self, threads: usize) -> usize {
+        self.body.scratch_bytes(threads)
+    }
+
+    fn run(&self, io: &mut Io<'_, '_>) -> Result<()> {
+        Ok(self.body.run(io.pool, floats(io.reads[0]), floats_mut(io.writes[0]), io.scratch)?)
+    }
+}

@@ -1,0 +1,57 @@
+//! Kernels bound to their operands: what a compiled model runs, one file a family.
+
+mod conv;
+mod copy;
+mod fallback;
+mod pad;
+mod pointwise;
+mod qconv;
+
+pub(crate) use conv::{ConvKernel, ConvTransposeKernel, Side};
+pub(crate) use copy::CopyKernel;
+pub(crate) use fallback::{Operand, ReferenceKernel, shift};
+pub(crate) use pad::PadKernel;
+pub(crate) use pointwise::{LutKernel, PointwiseKernel};
+pub(crate) use qconv::{QConvKernel, QConvTransposeKernel, QSides};
+
+use crate::error::Result;
+use cleave_kernels::ThreadPool;
+
+/// The operands of one run.
+pub(crate) struct Io<'a, 'b> {
+    /// Threads.
+    pub(crate) pool: &'a ThreadPool,
+    /// What is read, in the step's order.
+    pub(crate) reads: &'b [&'a [u8]],
+    /// What is written, in the step's order.
+    pub(crate) writes: &'b mut [&'a mut [u8]],
+    /// At least [`Kernel::scratch_bytes`].
+    pub(crate) scratch: &'b mut [u8],
+}
+
+/// A kernel bound to shapes and constants.
+pub(crate) trait Kernel: Send {
+    /// The code that runs.
+    fn name(&self) -> String;
+
+    /// Bytes of scratch for so many threads.
+    fn scratch_bytes(&self, _threads: usize) -> usize {
+        0
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Operands that it does not admit.
+    fn run(&self, io: &mut Io<'_, '_>) -> Result<()>;
+}
+
+/// Bytes as floats. Arena, constants and inputs are aligned for them.
+pub(crate) fn floats(bytes: &[u8]) -> &[f32] {
+    bytemuck::cast_slice(bytes)
+}
+
+/// Bytes as floats to be written.
+pub(crate) fn floats_mut(bytes: &mut [u8]) -> &mut [f32] {
+    bytemuck::cast_slice_mut(bytes)
+}

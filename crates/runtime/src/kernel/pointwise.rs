@@ -1,0 +1,56 @@
+//! Pointwise programs and tables over whole tensors.
+
+use super::{Io, Kernel, floats, floats_mut};
+use crate::error::Result;
+use cleave_kernels::pointwise::{Data, DataMut, Input, MAX_INPUTS, MAX_OUTPUTS, Output, Pointwise};
+
+/// A program over strided operands.
+pub(crate) struct PointwiseKernel {
+    /// The bound program.
+    pub(crate) body: Pointwise,
+}
+
+impl Kernel for PointwiseKernel {
+    fn name(&self) -> String {
+        "pointwise".into()
+    }
+
+    fn run(&self, io: &mut Io<'_, '_>) -> Result<()> {
+        let program = self.body.program();
+        let (ni, no) = (io.reads.len(), io.writes.len());
+        let mut inputs = [Data::U8(&[]); MAX_INPUTS];
+        for (data, (kind, bytes)) in inputs.iter_mut().zip(program.inputs().iter().zip(io.reads)) {
+            *data = match kind {
+                Input::F32 => Data::F32(floats(bytes)),
+                Input::U8 { .. } => Data::U8(bytes),
+            };
+        }
+        let mut outputs: [DataMut<'_>; MAX_OUTPUTS] = std::array::from_fn(|_| DataMut::U8(&mut []));
+        for (data, (kind, bytes)) in outputs.iter_mut().zip(program.outputs().iter().zip(io.writes.iter_mut())) {
+            *data = match kind {
+                Output::F32 => DataMut::F32(floats_mut(bytes)),
+                Output::U8(_) => DataMut::U8(bytes),
+            };
+        }
+        Ok(self.body.run(io.pool, &inputs[..ni], &mut outputs[..no])?)
+    }
+}
+
+/// A function of bytes as a table, over a dense tensor.
+pub(crate) struct LutKernel {
+    /// The result for each byte.
+    pub(crate) table: Box<[u8; 256]>,
+}
+
+impl Kernel for LutKernel {
+    fn name(&self) -> String {
+        "lut_u8".into()
+    }
+
+    fn run(&self, io: &mut Io<'_, '_>) -> Result<()> {
+        for (y, x) in io.writes[0].iter_mut().zip(io.reads[0]) {
+            *y = self.table[usize::from(*x)];
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! A call's arguments by name, as lowering reads them: what is not of the type asked for is none.
+
+use cleave_ir::{Arg, Graph, Node, NodeId};
+
+/// The arguments of a call.
+pub(crate) struct Args<'g> {
+    /// The call.
+    pub(crate) node: &'g Node,
+}
+
+impl<'g> Args<'g> {
+    /// Those of a node.
+    pub(crate) fn of(g: &'g Graph, id: NodeId) -> Args<'g> {
+        Args { node: g.node(id) }
+    }
+
+    fn arg(&self, name: &str) -> &'g Arg {
+        self.node.arg(name).unwrap_or(&Arg::None)
+    }
+
+    /// A node.
+    pub(crate) fn tensor(&self, name: &str) -> Option<NodeId> {
+        match self.arg(name) {
+            Arg::Node(n) => Some(*n),
+            _ => None,
+        }
+    }
+
+    /// An integer.
+    pub(crate) fn int(&self, name: &str) -> Option<i64> {
+        match self.arg(name) {
+            Arg::Int(i) => Some(*i),
+            _ => None,
+        }
+    }
+
+    /// Integers.
+    pub(crate) fn ints(&self, name: &str) -> Option<Vec<i64>> {
+        match self.arg(name) {
+            Arg::List(l) => l.iter().map(|a| if let Arg::Int(i) = a { Some(*i) } else { None }).collect(),
+            _ => None,
+        }
+    }
+
+    /// Sizes: integers that are not negative, one standing for all `n`.
+    pub(crate) fn sizes(&self, name: &str, n: usize) -> Option<Vec<usize>> {
+        let v: Vec<usize> = self.ints(name)?.into_iter().map(|i| usize::try_from(i).ok()).collect::<Option<_>>()?;
+        match v.as_slice() {
+            [one] if n > 1 => Some(vec![*one; n]),
+            v if v.len() == n => Some(v.to_vec()),
+            _ => None,
+        }
+    }
+
+    /// A number.
+    pub(crate) fn float(&self, name: &str) -> Option<f32> {
+        match self.arg(name) {
+            Arg::Float(f) => Some(*f as f32),
+            Arg::Int(i) => Some(*i as f32),
+            _ => None,
+        }
+    }
+
+    /// A bool.
+    pub(crate) fn bool(&self, name: &str) -> bool {
+        *self.arg(name) == Arg::Bool(true)
+    }
+
+    /// A string.
+    pub(crate) fn str(&self, name: &str) -> &'g str {
+        if let Arg::Str(s) = self.arg(name) { s } else { "" }
+    }
+
+    /// Whether nothing was given.
+    pub(crate) fn is_none(&self, name: &str) -> bool {
+        *self.arg(name) == Arg::None
+    }
+
+    /// A dimension, counted from the end if negative.
+    pub(crate) fn axis(&self, name: &str, rank: usize) -> Option<usize> {
+        wrap(self.int(name)?, rank)
+    }
+}
+
+/// A dimension, counted from the end if negative.
+pub(crate) fn wrap(axis: i64, rank: usize) -> Option<usize> {
+    let a = if axis < 0 { axis + rank as i64 } else { axis };
+    usize::try_from(a).ok().filter(|a| *a < rank)
+}

@@ -1,0 +1,102 @@
+//! What is computed when the model is compiled, and what the reference interpreter computes when it runs.
+
+use super::{Lower, State};
+use crate::error::Result;
+use crate::kernel::{Operand, ReferenceKernel};
+use crate::memory::{Storage, row_major};
+use crate::reference;
+use cleave_ir::{Arg, Bindings, Meta, NodeId, Tensor};
+
+/// Largest result that is computed beforehand, in elements.
+const MAX_FOLDED: i64 = 1 << 26;
+
+impl Lower<'_> {
+    /// Computes a call of constants now.
+    pub(crate) fn fold(&mut self, id: NodeId) -> Result<bool> {
+        let node = self.g.node(id);
+        let args: Vec<NodeId> = node.args.iter().flat_map(Arg::nodes).collect();
+        let constant = |n: &NodeId| matches!(self.state(*n), State::Constant(_) | State::DequantConstant);
+        let small = |m: &Meta| {
+            let size: Option<i64> = m.as_tensor().map(|t| t.shape.iter().map(|d| d.as_const()).product::<Option<i64>>())?;
+            Some(size? <= MAX_FOLDED)
+        };
+        if !args.iter().all(constant) || small(&node.meta) == Some(false) {
+            return Ok(false);
+        }
+        let tensors = args.iter().map(|n| tensor(self, *n)).collect::<Result<Vec<_>>>()?;
+        let results = reference::eval_node(self.g, id, &tensors, &Bindings::new())?;
+        let mut results: Vec<State> = results.into_iter().map(State::Constant).collect();
+        let state = match node.meta {
+            Meta::Tuple(_) => State::Tuple(results),
+            _ => results.pop().unwrap_or(State::Unset),
+        };
+        self.nodes.insert(node.name.clone(), "constant".into());
+        self.states[id.index()] = state;
+        Ok(true)
+    }
+}
+
+/// The tensor of a constant node.
+///
+/// # Errors
+/// A node that is none.
+pub(crate) fn tensor(l: &Lower<'_>, id: NodeId) -> Result<Tensor> {
+    match l.state(id) {
+        State::Constant(t) => Ok(t.clone()),
+        State::DequantConstant => {
+            let args: Vec<NodeId> = l.g.node(id).args.iter().flat_map(Arg::nodes).collect();
+            let tensors = args.iter().map(|n| tensor(l, *n)).collect::<Result<Vec<_>>>()?;
+            let mut results = reference::eval_node(l.g, id, &tensors, &Bindings::new())?;
+            results.pop().ok_or_else(|| l.unsupported(id, "it has no result"))
+        }
+        _ => Err(l.unsupported(id, "it is not a constant")),
+    }
+}
+
+/// Leaves a call to the reference interpreter.
+pub(crate) fn fallback(l: &mut Lower<'_>, id: NodeId) -> Result<()> {
+    let node = l.g.node(id);
+    let (mut args, mut reads) = (vec![], vec![]);
+    for n in node.args.iter().flat_map(Arg::nodes) {
+        if let State::Constant(_) | State::DequantConstant = l.state(n) {
+            args.push(Operand::Constant(tensor(l, n)?));
+            continue;
+        }
+        let value = l.value(n)?;
+        let value = l.dense(&value, &row_major(value.shape.len()));
+        args.push(Operand::Read(value.clone()));
+        reads.push(value);
+    }
+    let metas = match &node.meta {
+        Meta::Tuple(items) => items.clone(),
+        m => vec![m.clone()],
+    };
+    let mut results = vec![];
+    for m in &metas {
+        let Some(t) = m.as_tensor() else { return Err(l.unsupported(id, "its value is no tensor")) };
+        let shape = t.shape.iter().map(|d| d.as_const().and_then(|n| usize::try_from(n).ok()));
+        let shape: Option<Vec<usize>> = shape.collect();
+        let shape = shape.ok_or_else(|| l.unsupported(id, "its sizes depend on data"))?;
+        // Levels that come from here are signed bytes like others.
+        let storage = match (t.dtype, node.op().map(|o| o.base())) {
+            (cleave_numerics::DType::I8, Some("quantize_per_tensor")) => Storage::S8,
+            (d, _) => Storage::of(d),
+        };
+        results.push(l.alloc(&shape, storage, &row_major(shape.len())));
+    }
+    let kernel = Box::new(ReferenceKernel { graph: l.g.clone(), node: id, args, results: results.clone() });
+    let stem = format!("reference.{}", node.op().map_or("none", |o| o.base()));
+    let reads: Vec<_> = reads.iter().collect();
+    let Some(first) = results.first().cloned() else { return Err(l.unsupported(id, "it has no result")) };
+    l.step(kernel, &reads, &first, &stem, &[id]);
+    if let Some(super::Stage::Run(step)) = l.stages.last_mut() {
+        step.writes = results.iter().map(|r| r.span()).collect();
+    }
+    let mut states: Vec<State> = results.into_iter().map(State::Stored).collect();
+    let state = match node.meta {
+        Meta::Tuple(_) => State::Tuple(states),
+        _ => states.remove(0),
+    };
+    l.set(id, state);
+    Ok(())
+}

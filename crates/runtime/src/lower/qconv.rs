@@ -1,0 +1,244 @@
+//! Quantized convolutions and linear layers: levels in, levels or floats out, by the arithmetic of `numerics`.
+
+use super::conv::{Convolution, clamps, layout, reorder};
+use super::fuse::{Region, Sink};
+use super::pointwise::{Form, form};
+use super::{Deferred, Lower, Quant, State, conv};
+use crate::error::Result;
+use crate::kernel::{Kernel, QConvKernel, QConvTransposeKernel, QSides};
+use crate::memory::{Storage, Value};
+use cleave_ir::{Arg, NodeId, Tensor};
+use cleave_kernels::KernelError;
+use cleave_kernels::pointwise::{Binary, Layout};
+use cleave_kernels::qconv::{Bias, ConvTransposeShape, OutputKind, QConv, QConvTranspose, Requant, Residual};
+use cleave_numerics::{DType, multiplier};
+
+/// Constant levels with their scales.
+pub(crate) struct Levels {
+    /// The levels.
+    pub(crate) tensor: Tensor,
+    /// One, or one for each channel.
+    pub(crate) scales: Vec<f32>,
+    /// As the scales.
+    pub(crate) zero_points: Vec<i64>,
+    /// The channels' dimension.
+    pub(crate) axis: Option<i64>,
+}
+
+/// What a dequantize of a constant reads.
+pub(crate) fn levels(l: &Lower<'_>, id: NodeId) -> Option<Levels> {
+    let node = l.g.node(id);
+    let constant = |name: &str| match node.arg(name) {
+        Some(Arg::Node(n)) => match l.state(*n) {
+            State::Constant(t) => Some(t.clone()),
+            _ => None,
+        },
+        _ => None,
+    };
+    let tensor = constant("input")?;
+    Some(match node.op()?.base() {
+        "dequantize_per_tensor" => {
+            let (Some(Arg::Float(s)), Some(Arg::Int(z))) = (node.arg("scale"), node.arg("zero_point")) else {
+                return None;
+            };
+            Levels { tensor, scales: vec![*s as f32], zero_points: vec![*z], axis: None }
+        }
+        "dequantize_per_channel" => {
+            let scales = constant("scales")?.to_f32().into_owned();
+            let zero_points = constant("zero_points").map_or(vec![0; scales.len()], |t| t.to_i64());
+            let axis = if let Some(Arg::Int(a)) = node.arg("axis") { *a } else { return None };
+            Levels { tensor, scales, zero_points, axis: Some(axis) }
+        }
+        _ => return None,
+    })
+}
+
+/// Weights as signed bytes around 0: unsigned ones around 128 are shifted.
+fn signed(w: &Levels) -> Option<Vec<i8>> {
+    match (w.tensor.dtype(), w.zero_points.iter().all(|z| *z == 0), w.zero_points.iter().all(|z| *z == 128)) {
+        (DType::I8, true, _) => Some(w.tensor.elements::<i8>()?.into_owned()),
+        (DType::U8, _, true) => Some(w.tensor.to_bytes().iter().map(|b| (b ^ 0x80).cast_signed()).collect()),
+        _ => None,
+    }
+}
+
+/// Whether a convolution's input and weight are levels that the kernels take.
+pub(crate) fn fits(l: &Lower<'_>, c: &Convolution) -> bool {
+    let State::Dequant(..) = l.state(c.x) else { return false };
+    let Some(w) = levels(l, c.weight).filter(|_| matches!(l.state(c.weight), State::DequantConstant)) else {
+        return false;
+    };
+    let axis = i64::from(c.transposed.is_some());
+    let per_channel = w.axis.is_none_or(|a| a == axis || a - w.tensor.shape().len() as i64 == axis);
+    let zero = w.zero_points.iter().all(|z| *z == 0) && w.tensor.dtype() == DType::I8;
+    let middle = w.zero_points.iter().all(|z| *z == 128) && w.tensor.dtype() == DType::U8;
+    per_channel && (zero || middle)
+}
+
+/// A scale for each output channel.
+fn per_output(c: &Convolution, scales: &[f32]) -> Vec<f32> {
+    (0..c.shape.c_out).map(|o| scales[o % scales.len()]).collect()
+}
+
+/// The bias in the accumulator's units where it is stored so, else as floats over `unit`, the output's scale.
+fn bias(l: &Lower<'_>, c: &Convolution, acc_scale: &[f32], unit: f32) -> Result<Bias> {
+    let Some(id) = c.bias else { return Ok(Bias::None) };
+    if let Some(b) = levels(l, id).filter(|b| b.tensor.dtype() == DType::I32) {
+        let close = |a: f32, b: f32| (a - b).abs() <= 1e-6 * b.abs();
+        let same = per_output(c, &b.scales).iter().zip(acc_scale).all(|(a, b)| close(*a, *b));
+        if same
+            && b.zero_points.iter().all(|z| *z == 0)
+            && let Some(v) = b.tensor.elements::<i32>()
+        {
+            return Ok(Bias::I32(v.into_owned()));
+        }
+    }
+    let b = super::constant::tensor(l, id)?;
+    Ok(Bias::F32(b.to_f32().iter().map(|v| v / unit).collect()))
+}
+
+/// The epilogue that requantization absorbs: a residual, and bounds.
+struct Absorbed {
+    residual: Option<NodeId>,
+    bounds: (f32, f32),
+}
+
+/// A chain `[add(·, dq(r))] → clamps` from the convolution to the root; none if it is another one.
+fn absorb(l: &Lower<'_>, c: &Convolution, region: &Region) -> Option<Absorbed> {
+    let (mut residual, mut nodes) = (None, region.nodes.as_slice());
+    if let Some((first, rest)) = nodes.split_first()
+        && form(l.g, *first) == Some(Form::Binary(Binary::Add, 1.0))
+    {
+        let args: Vec<NodeId> = l.g.node(*first).args[..2].iter().flat_map(Arg::nodes).collect();
+        let other = args.iter().find(|a| **a != c.id).filter(|_| args.len() == 2 && args.contains(&c.id))?;
+        let same = l.shape(*other).ok() == l.shape(c.id).ok();
+        if !same || !matches!(l.state(*other), State::Dequant(..)) {
+            return None;
+        }
+        (residual, nodes) = (Some(*other), rest);
+    }
+    let chained = nodes.windows(2).all(|w| l.g.node(w[1]).args.iter().flat_map(Arg::nodes).any(|a| a == w[0]));
+    if !chained {
+        return None;
+    }
+    Some(Absorbed { residual, bounds: clamps(l, nodes)? })
+}
+
+/// Emits a quantized convolution with the region behind it. None if no kernel does both.
+pub(crate) fn emit(l: &mut Lower<'_>, c: &Convolution, root: NodeId, region: &Region, sink: &Sink) -> Result<Option<Value>> {
+    let absorbed = match (sink, region.nodes.is_empty()) {
+        (Sink::Float, true) => Absorbed { residual: None, bounds: (f32::NEG_INFINITY, f32::INFINITY) },
+        (Sink::Float, false) => return Ok(None),
+        (Sink::Quantize(..), _) => match absorb(l, c, region) {
+            Some(a) => a,
+            None => return Ok(None),
+        },
+    };
+    let shape = l.shape(root)?;
+    let order = c.order(shape.len());
+    let (State::Dequant(x, xq), Some(w)) = (l.state(c.x).clone(), levels(l, c.weight)) else { return Ok(None) };
+    let mut residual = None;
+    if let Some(id) = absorbed.residual
+        && let State::Dequant(v, q) = l.state(id).clone()
+    {
+        let Some(Layout::Rows { stride, .. }) = layout(&v, &shape, &order).or_else(|| {
+            let v = l.dense(&v, &order);
+            layout(&v, &shape, &order)
+        }) else {
+            return Ok(None);
+        };
+        let v = if layout(&v, &shape, &order).is_some() { v } else { l.dense(&v, &order) };
+        residual = Some((v, q, stride));
+    }
+    let x = l.dense(&x, &c.order(x.shape.len()));
+    let acc_scale: Vec<f32> = per_output(c, &w.scales).iter().map(|sw| xq.q.scale * sw).collect();
+    let requant = requant(c, &w, &xq, sink, &absorbed, residual.as_ref().map(|r| &r.1));
+    let unit = if let Sink::Quantize(_, quant) = sink { quant.q.scale } else { 1.0 };
+    let bias = bias(l, c, &acc_scale, unit)?;
+    let weights = signed(&w).ok_or_else(|| l.unsupported(c.id, "its weights are no signed bytes"))?;
+    let weights = reorder(c, &weights);
+    let stem = l.fused_name(&c.stem("u8s8"), &region.nodes);
+    let nodes = sink.covers(&[&[c.id], region.nodes.as_slice()].concat());
+    let body = match Body::new(l, c, &weights, &bias, &xq, requant, sink) {
+        // Sums that may leave an i32: the float kernel instead.
+        Err(KernelError::Overflow { .. }) => {
+            let c = Convolution { quantized: false, ..c.clone() };
+            l.set(c.id, State::Deferred(Deferred::Convolution(Box::new(c.clone()))));
+            return conv::emit(l, &c, root, region, sink);
+        }
+        body => body?,
+    };
+    let out = l.destination(sink.node(root), &shape, sink.storage(), &order);
+    let stride = out.pixel_stride(&order).ok_or_else(|| l.unsupported(c.id, "its output has no pixel stride"))?;
+    let sides =
+        QSides { residual: residual.as_ref().map(|r| r.2), stride, bytes: sink.storage() != Storage::F32 };
+    let reads: Vec<&Value> = std::iter::once(&x).chain(residual.as_ref().map(|r| &r.0)).collect();
+    l.step(body.bind(sides), &reads, &out, &stem, &nodes);
+    Ok(Some(out))
+}
+
+fn requant(c: &Convolution, w: &Levels, x: &Quant, sink: &Sink, absorbed: &Absorbed, r: Option<&Quant>) -> Requant {
+    let scales = per_output(c, &w.scales);
+    let Sink::Quantize(_, out) = sink else {
+        return Requant::new(scales.iter().map(|sw| x.q.scale * sw).collect(), 0);
+    };
+    let (lo, hi) = absorbed.bounds;
+    let mut requant = Requant::new(
+        scales.iter().map(|sw| multiplier(x.q.scale, *sw, out.q.scale)).collect(),
+        out.q.zero_point,
+    );
+    requant.qmin = i32::from(out.q.eval(lo));
+    requant.qmax = i32::from(out.q.eval(hi));
+    requant.residual =
+        r.map(|r| Residual { multiplier: r.q.scale / out.q.scale, zero_point: r.q.zero_point });
+    requant
+}
+
+/// A packed convolution of either direction.
+enum Body {
+    Direct(QConv),
+    Transposed(QConvTranspose),
+}
+
+impl Body {
+    fn new(
+        l: &Lower<'_>,
+        c: &Convolution,
+        weights: &[i8],
+        bias: &Bias,
+        x: &Quant,
+        requant: Requant,
+        sink: &Sink,
+    ) -> std::result::Result<Body, KernelError> {
+        let zero = u8::try_from(x.q.zero_point).unwrap_or(0);
+        let out = if sink.storage() == Storage::F32 { OutputKind::F32 } else { OutputKind::U8 };
+        let s = &c.shape;
+        Ok(match c.transposed {
+            None => Body::Direct(QConv::new(l.isa, s, weights, bias, zero, requant, out)?),
+            Some(output_pad) => {
+                let shape = ConvTransposeShape {
+                    n: s.n,
+                    h: s.h,
+                    w: s.w,
+                    c_in: s.c_in,
+                    c_out: s.c_out,
+                    kh: s.kh,
+                    kw: s.kw,
+                    stride: s.stride,
+                    pad: s.pad,
+                    output_pad,
+                    dilation: s.dilation,
+                    groups: s.groups,
+                };
+                Body::Transposed(QConvTranspose::new(l.isa, &shape, weights, bias, zero, requant, out)?)
+            }
+        })
+    }
+
+    fn bind(self, sides: QSides) -> Box<dyn Kernel> {
+        match self {
+            Body::Direct(body) => Box::new(QConvKernel { body, sides }),
+            Body::Transposed(body) => Box::new(QConvTransposeKernel { body, sides }),
+        }
+    }
+}

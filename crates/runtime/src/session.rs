@@ -1,0 +1,228 @@
+//! A model on the CPU backend: compiled on first use for the shapes of its inputs, then run without allocation.
+
+use crate::compile::{Compiled, InputBytes, Workspace};
+use crate::error::{Result, RuntimeError, check_inputs};
+use crate::lower::PackedWeights;
+use crate::plan::Plan;
+use crate::reference;
+use cleave_ir::{Arg, Bindings, Graph, Kind, Meta, Node, NodeId, Tensor, transform};
+use cleave_kernels::{AlignedVec, Isa, ThreadPool};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a session runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Instruction set.
+    pub isa: Isa,
+    /// Threads, the caller's among them.
+    pub threads: usize,
+}
+
+impl Default for Options {
+    /// The best instruction set of the machine, one thread.
+    fn default() -> Options {
+        Options { isa: Isa::best(), threads: 1 }
+    }
+}
+
+/// A model to be run.
+pub struct Session {
+    graph: Graph,
+    options: Options,
+    pool: ThreadPool,
+    packed: PackedWeights,
+    programs: Vec<Program>,
+    arena: AlignedVec<u8>,
+    scratch: AlignedVec<u8>,
+}
+
+/// The model compiled for some shapes and taps.
+struct Program {
+    shapes: Vec<Vec<usize>>,
+    taps: Vec<NodeId>,
+    body: Body,
+}
+
+enum Body {
+    Compiled(Box<Compiled>),
+    /// Sizes that depend on data: the reference interpreter runs the whole.
+    Reference,
+}
+
+impl Session {
+    /// A session for a graph, float or quantized, at the semantic level. Nothing is compiled yet.
+    ///
+    /// # Errors
+    /// A graph that is not valid.
+    pub fn new(graph: &Graph, options: Options) -> Result<Session> {
+        if graph.output().is_none() {
+            return Err(RuntimeError::Ir(cleave_ir::IrError::Invalid(vec!["the graph has no results".into()])));
+        }
+        Ok(Session {
+            graph: graph.clone(),
+            options,
+            pool: ThreadPool::new(options.threads),
+            packed: PackedWeights::new(),
+            programs: vec![],
+            arena: AlignedVec::default(),
+            scratch: AlignedVec::default(),
+        })
+    }
+
+    /// The graph that it runs, as it was given.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// Runs the model; results are row-major.
+    ///
+    /// # Errors
+    /// Inputs of another number, type or shape than the graph admits, or with NaN; what compiling met.
+    pub fn run(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        self.execute(inputs, &[], &mut |_, _| {}, None)
+    }
+
+    /// [`Session::run`], handing over the values of the tapped nodes as they are computed, row-major.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; a tapped node whose value is not one tensor.
+    pub fn run_with_taps(
+        &mut self,
+        inputs: &[Tensor],
+        taps: &[NodeId],
+        sink: &mut dyn FnMut(NodeId, &Tensor),
+    ) -> Result<Vec<Tensor>> {
+        let nodes = taps.to_vec();
+        self.execute(inputs, taps, &mut |index, t| sink(nodes[index], t), None)
+    }
+
+    /// Runs the model and measures each kernel, in the order of the plan.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn profile(&mut self, inputs: &[Tensor]) -> Result<Vec<Duration>> {
+        let mut times = vec![];
+        self.execute(inputs, &[], &mut |_, _| {}, Some(&mut times))?;
+        Ok(times)
+    }
+
+    /// What runs for inputs of these shapes, in order of the placeholders.
+    ///
+    /// # Errors
+    /// Shapes that the graph does not admit; what compiling met.
+    pub fn plan(&mut self, shapes: &[Vec<usize>]) -> Result<Plan> {
+        let at = self.program(shapes, &[])?;
+        Ok(match &self.programs[at].body {
+            Body::Compiled(c) => c.plan.clone(),
+            Body::Reference => Plan::default(),
+        })
+    }
+
+    fn execute(
+        &mut self,
+        inputs: &[Tensor],
+        taps: &[NodeId],
+        tap: &mut dyn FnMut(usize, &Tensor),
+        timed: Option<&mut Vec<Duration>>,
+    ) -> Result<Vec<Tensor>> {
+        check_inputs(&self.graph, inputs)?;
+        let known = self.programs.iter().position(|p| {
+            p.taps == taps && p.shapes.iter().map(Vec::as_slice).eq(inputs.iter().map(Tensor::shape))
+        });
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let shapes: Vec<Vec<usize>> = inputs.iter().map(|t| t.shape().to_vec()).collect();
+                self.program(&shapes, taps)?
+            }
+        };
+        let bytes: Vec<InputBytes<'_>> = inputs.iter().map(InputBytes::of).collect();
+        self.refuse_nan(inputs)?;
+        match &self.programs[at].body {
+            Body::Compiled(c) => {
+                let mut work =
+                    Workspace { arena: &mut self.arena, scratch: &mut self.scratch, pool: &self.pool };
+                c.run(&mut work, &bytes, tap, timed)
+            }
+            Body::Reference => reference::run_with_taps(&self.graph, inputs, taps, &mut |id, t| {
+                taps.iter().enumerate().filter(|(_, n)| **n == id).for_each(|(i, _)| tap(i, t));
+            }),
+        }
+    }
+
+    fn refuse_nan(&self, inputs: &[Tensor]) -> Result<()> {
+        for (i, t) in inputs.iter().enumerate() {
+            let Some(v) = t.elements::<f32>() else { continue };
+            // A sum over NaN is NaN; inf - inf is too, so a hit is looked at again.
+            let suspicious = v.chunks(4096).any(|c| c.iter().map(|x| x * 0.0).sum::<f32>().is_nan());
+            if suspicious && let Some(at) = v.iter().position(|x| x.is_nan()) {
+                let name = self.graph.input_names.get(i).cloned().unwrap_or_default();
+                return Err(RuntimeError::Input {
+                    name,
+                    expected: "numbers".into(),
+                    found: format!("NaN at element {at}"),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Index of the program for these shapes and taps; compiled now if there is none.
+    fn program(&mut self, shapes: &[Vec<usize>], taps: &[NodeId]) -> Result<usize> {
+        if let Some(at) = self.programs.iter().position(|p| p.shapes == shapes && p.taps == taps) {
+            return Ok(at);
+        }
+        let bound = self.graph.bind(shapes)?;
+        let results = self.graph.results().len();
+        let body = match specialise(&self.graph, &bound, taps)? {
+            Some(g) => {
+                let Options { isa, threads } = self.options;
+                let c = Compiled::new(&Arc::new(g), isa, threads, results, &mut self.packed)?;
+                if self.arena.len() < c.plan.arena_bytes {
+                    self.arena = AlignedVec::zeroed(c.plan.arena_bytes);
+                }
+                if self.scratch.len() < c.scratch_bytes {
+                    self.scratch = AlignedVec::zeroed(c.scratch_bytes);
+                }
+                Body::Compiled(Box::new(c))
+            }
+            None => Body::Reference,
+        };
+        self.programs.push(Program { shapes: shapes.to_vec(), taps: taps.to_vec(), body });
+        Ok(self.programs.len() - 1)
+    }
+}
+
+/// The graph for these sizes with the taps as further results, broken up as far as the backend wants it. None if
+/// sizes depend on data.
+fn specialise(graph: &Graph, bound: &Bindings, taps: &[NodeId]) -> Result<Option<Graph>> {
+    let tapped;
+    let graph = if taps.is_empty() {
+        graph
+    } else {
+        tapped = with_results(graph, taps);
+        &tapped
+    };
+    let g = transform::bind(graph, bound)?;
+    let sized = |m: &Meta| match m {
+        Meta::Tensor(t) => t.shape.iter().all(|d| d.as_const().is_some()),
+        Meta::Tuple(items) => items.iter().all(|m| m.as_tensor().is_none_or(|t| t.shape.iter().all(|d| d.as_const().is_some()))),
+        _ => true,
+    };
+    Ok(if g.nodes().all(|(_, n)| sized(&n.meta)) { Some(g) } else { None })
+}
+
+/// The graph with further results.
+fn with_results(graph: &Graph, more: &[NodeId]) -> Graph {
+    let mut g = graph.shell();
+    for (_, node) in graph.nodes() {
+        let mut node: Node = node.clone();
+        if node.kind == Kind::Output {
+            node.args.extend(more.iter().map(|n| Arg::Node(*n)));
+        }
+        g.push(node);
+    }
+    g.output_names.extend(more.iter().map(|n| graph.node(*n).name.clone()));
+    g
+}
