@@ -6,9 +6,13 @@
 
 mod archive;
 pub mod atomic;
+pub mod data;
 pub mod error;
 pub mod mapped;
+pub mod npy;
+pub mod onnx;
 pub mod pt2;
 
+pub use data::{Dataset, ImageOptions, InputSpec};
 pub use error::{FormatError, Problem, Problems, Result};
 pub use pt2::read_pt2;

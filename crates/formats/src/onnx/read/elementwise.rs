@@ -1,0 +1,203 @@
+//! Functions of one element: activations, rounding, casts.
+
+use super::fold;
+use super::host::{Data, Host, Known, cast as cast_tensor};
+use super::node::{Ctx, Map, Step};
+use crate::onnx::tensor::dtype_of;
+use cleave_ir::{Arg, Dim};
+
+pub(super) const OPS: &[(&str, Map)] = &[
+    ("Relu", |c| plain(c, "aten.relu")),
+    ("HardSwish", |c| plain(c, "aten.hardswish")),
+    ("Sigmoid", |c| plain(c, "aten.sigmoid")),
+    ("Tanh", |c| folded(c, "aten.tanh", f64::tanh)),
+    ("Erf", |c| plain(c, "aten.erf")),
+    ("Exp", |c| folded(c, "aten.exp", f64::exp)),
+    ("Log", |c| folded(c, "aten.log", f64::ln)),
+    ("Sqrt", |c| folded(c, "aten.sqrt", f64::sqrt)),
+    ("Reciprocal", |c| folded(c, "aten.reciprocal", |v| 1.0 / v)),
+    ("Neg", |c| folded(c, "aten.neg", |v| -v)),
+    ("Abs", |c| folded(c, "aten.abs", f64::abs)),
+    ("Floor", |c| folded(c, "aten.floor", f64::floor)),
+    ("Ceil", |c| folded(c, "aten.ceil", f64::ceil)),
+    ("Round", |c| folded(c, "aten.round", f64::round_ties_even)),
+    ("Sign", |c| folded(c, "aten.sign", |v| if v == 0.0 { 0.0 } else { v.signum() })),
+    ("Sin", |c| folded(c, "aten.sin", f64::sin)),
+    ("Cos", |c| folded(c, "aten.cos", f64::cos)),
+    ("Tan", |c| plain(c, "aten.tan")),
+    ("Asin", |c| plain(c, "aten.asin")),
+    ("Acos", |c| plain(c, "aten.acos")),
+    ("Atan", |c| plain(c, "aten.atan")),
+    ("Sinh", |c| plain(c, "aten.sinh")),
+    ("Cosh", |c| plain(c, "aten.cosh")),
+    ("Asinh", |c| plain(c, "aten.asinh")),
+    ("Acosh", |c| plain(c, "aten.acosh")),
+    ("Atanh", |c| plain(c, "aten.atanh")),
+    ("IsNaN", |c| plain(c, "aten.isnan")),
+    ("Not", not),
+    ("Softsign", |c| {
+        let x = c.value(0)?;
+        c.one(x / (x.abs() + 1i64))
+    }),
+    ("Softplus", |c| plain(c, "aten.softplus")),
+    ("Mish", |c| plain(c, "aten.mish")),
+    ("LeakyRelu", |c| with_number(c, "aten.leaky_relu", "alpha", 0.01)),
+    ("Elu", |c| with_number(c, "aten.elu", "alpha", 1.0)),
+    ("Celu", |c| with_number(c, "aten.celu", "alpha", 1.0)),
+    ("Selu", selu),
+    ("ThresholdedRelu", |c| {
+        let (x, alpha) = (c.value(0)?, c.float("alpha", 1.0)?);
+        c.one(c.call("aten.threshold", vec![x.into(), alpha.into(), 0.0.into()]))
+    }),
+    ("Gelu", |c| {
+        let (x, how) = (c.value(0)?, c.str("approximate", "none")?);
+        c.one(c.call("aten.gelu", vec![x.into(), how.into()]))
+    }),
+    ("PRelu", prelu),
+    ("HardSigmoid", hard_sigmoid),
+    ("Clip", clip),
+    ("Cast", cast),
+    ("CastLike", |c| {
+        let to = match c.known(1)? {
+            Known::Host(h) => h.dtype(),
+            Known::Value(v) => v.dtype(),
+        };
+        c.ignore(&["saturate", "round_mode"]);
+        converted(c, to)
+    }),
+    ("Identity", |c| Ok(vec![c.known(0)?.clone()])),
+    ("Dropout", dropout),
+];
+
+fn plain<'b>(c: &Ctx<'b, '_>, op: &str) -> Step<Vec<Known<'b>>> {
+    let x = c.value(0)?;
+    c.one(c.call(op, vec![x.into()]))
+}
+
+/// An op that is evaluated where its operand is known.
+fn folded<'b>(c: &Ctx<'b, '_>, op: &str, f: fn(f64) -> f64) -> Step<Vec<Known<'b>>> {
+    let Some(h) = c.host(0) else { return plain(c, op) };
+    if let Some(h) = fold::unary(c.output_name(0), h, f) {
+        return Ok(vec![Known::Host(h)]);
+    }
+    // Sizes are whole and not negative.
+    match (c.op_type(), h.as_dims()) {
+        ("Floor" | "Ceil" | "Round" | "Abs", Some(d)) => c.sized(h.dtype(), h.shape().to_vec(), d),
+        ("Neg", Some(d)) => c.sized(h.dtype(), h.shape().to_vec(), d.into_iter().map(|d| -d).collect()),
+        _ => plain(c, op),
+    }
+}
+
+fn not<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
+    match c.host(0).and_then(|h| fold::unary(c.output_name(0), h, |v| f64::from(u8::from(v == 0.0)))) {
+        Some(h) => Ok(vec![Known::Host(h)]),
+        None => plain(c, "aten.logical_not"),
+    }
+}
+
+fn with_number<'b>(c: &Ctx<'b, '_>, op: &str, name: &str, default: f64) -> Step<Vec<Known<'b>>> {
+    let (x, v) = (c.value(0)?, c.float(name, default)?);
+    c.one(c.call(op, vec![x.into(), v.into()]))
+}
+
+/// `gamma · (x if x > 0 else alpha · (exp(x) - 1))`.
+fn selu<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
+    let alpha = c.float("alpha", 1.6732632)?;
+    let gamma = c.float("gamma", 1.050701)?;
+    let x = c.value(0)?;
+    c.one(c.call("aten.elu", vec![x.into(), alpha.into(), gamma.into()]))
+}
+
+/// torch's slope is one number or one for each channel; others are spelled out.
+fn prelu<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
+    let x = c.value(0)?;
+    let rank = x.rank();
+    if let Some(slope) = c.host(1).and_then(Host::as_tensor) {
+        let shape = slope.shape();
+        let channel = |(i, n): (usize, &usize)| *n == 1 || i + rank == shape.len() + 1;
+        if shape.len() <= rank && rank >= 2 && shape.iter().enumerate().all(channel) {
+            let name = c.host(1).map_or(String::new(), |h| h.name.clone());
+            let flat = if shape.len() == 1 && shape[0] == 1 { slope.clone() } else { slope.reshape(&[slope.len()]) };
+            let w = c.node_of(&Known::Host(Host { name: format!("{name}.flat"), ..Host::tensor("", flat) }));
+            return c.one(c.call("aten.prelu", vec![x.into(), w.into()]));
+        }
+    }
+    let slope = c.value(1)?;
+    c.one(x.relu() + slope * x.clamp(None, Some(0.0)))
+}
+
+/// `clamp(alpha·x + beta, 0, 1)`; torch's has alpha 1/6 and beta 1/2.
+fn hard_sigmoid<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
+    let (alpha, beta) = (c.float("alpha", 0.2)?, c.float("beta", 0.5)?);
+    let x = c.value(0)?;
+    if (alpha - 1.0 / 6.0).abs() < 1e-6 && beta == 0.5 {
+        return c.one(c.call("aten.hardsigmoid", vec![x.into()]));
+    }
+    let y = x * alpha + beta;
+    c.one(c.call("aten.clamp", vec![y.into(), 0.0.into(), 1.0.into()]))
+}
+
+fn clip<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
+    let x = c.value(0)?;
+    if c.opset < 11 {
+        let bound = |v: Option<f64>| v.filter(|v| v.abs() < f64::from(f32::MAX));
+        let (min, max) = (bound(c.opt_float("min")?), bound(c.opt_float("max")?));
+        return c.one(if min.is_none() && max.is_none() { x } else { clamp(c, x, min, max) });
+    }
+    let known = |i| c.opt(i).is_none() || c.host(i).and_then(Host::as_scalar).is_some();
+    if known(1) && known(2) {
+        let (min, max) = (c.opt_scalar(1)?, c.opt_scalar(2)?);
+        return c.one(if min.is_none() && max.is_none() { x } else { clamp(c, x, min, max) });
+    }
+    let mut y = x;
+    if let Some(min) = c.opt_value(1) {
+        y = c.call("aten.maximum", vec![y.into(), min.into()]);
+    }
+    if let Some(max) = c.opt_value(2) {
+        y = c.call("aten.minimum", vec![y.into(), max.into()]);
+    }
+    c.one(y)
+}
+
+/// Bounds that are whole are integers for an integer tensor.
+fn clamp<'b>(c: &Ctx<'b, '_>, x: cleave_ir::Value<'b>, min: Option<f64>, max: Option<f64>) -> cleave_ir::Value<'b> {
+    let float = x.dtype().is_float();
+    let arg = |v: Option<f64>| match v {
+        None => Arg::None,
+        Some(v) if float => Arg::Float(v),
+        Some(v) => Arg::Int(v as i64),
+    };
+    c.call("aten.clamp", vec![x.into(), arg(min), arg(max)])
+}
+
+fn cast<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
+    let to = c.opt_int("to")?.ok_or("attribute 'to' is missing")?;
+    c.ignore(&["saturate", "round_mode"]);
+    converted(c, dtype_of(to)?)
+}
+
+fn converted<'b>(c: &Ctx<'b, '_>, to: cleave_numerics::DType) -> Step<Vec<Known<'b>>> {
+    match c.known(0)? {
+        Known::Host(Host { data: Data::Tensor(t), .. }) => c.folded(cast_tensor(t, to)),
+        Known::Host(Host { data: Data::Dims(_, shape, dims), .. }) => {
+            let dims: Vec<Dim> = dims.clone();
+            c.sized(to, shape.clone(), dims)
+        }
+        Known::Value(v) if v.dtype() == to => c.one(*v),
+        Known::Value(v) => c.one(c.call("aten._to_copy", vec![(*v).into(), to.into()])),
+    }
+}
+
+fn dropout<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
+    c.only(1)?;
+    c.ignore(&["seed"]);
+    let ratio = match c.opt_float("ratio")? {
+        Some(r) => r,
+        None => c.opt_scalar(1)?.unwrap_or(0.5),
+    };
+    if c.opt_scalar(2)?.is_some_and(|t| t != 0.0) {
+        return Err("dropout in training mode; export the model for inference".into());
+    }
+    let x = c.value(0)?;
+    c.one(c.call("aten.dropout", vec![x.into(), ratio.into(), false.into()]))
+}

@@ -1,0 +1,47 @@
+//! Reading an ONNX model as a graph of ATen ops.
+//!
+//! Every operator is one function from [`node::Ctx`] to results, in the file of its family and in that file's
+//! `OPS`. What a file spells out stays spelled out; what it computes from shapes and constants alone is
+//! evaluated here (see [`host`]), so that a graph has sizes where the file has chains of Shape and Gather.
+
+mod arith;
+mod conv;
+mod driver;
+mod elementwise;
+mod fold;
+mod host;
+mod linear;
+mod moving;
+mod node;
+mod norm;
+mod order;
+mod pool;
+mod quantized;
+mod reduce;
+mod resize;
+mod shape;
+
+pub use driver::{decode, read_model, read_onnx};
+
+use node::Map;
+
+/// All operators of ONNX's own set, by family.
+const OPS: &[&[(&str, Map)]] = &[
+    arith::OPS,
+    conv::OPS,
+    elementwise::OPS,
+    linear::OPS,
+    moving::OPS,
+    norm::OPS,
+    pool::OPS,
+    quantized::OPS,
+    reduce::OPS,
+    resize::OPS,
+    shape::OPS,
+];
+
+/// The function that reads an operator.
+fn find(domain: &str, op: &str) -> Option<Map> {
+    let ours = domain.is_empty() || domain == "ai.onnx";
+    OPS.iter().flat_map(|f| f.iter()).find(|(name, _)| ours && *name == op).map(|(_, map)| *map)
+}
