@@ -41,6 +41,15 @@ enum Func {
 }
 
 impl Func {
+    fn public(self) -> DimOp {
+        match self {
+            Func::FloorDiv => DimOp::FloorDiv,
+            Func::Mod => DimOp::Mod,
+            Func::Max => DimOp::Max,
+            Func::Min => DimOp::Min,
+        }
+    }
+
     fn apply(self, a: i64, b: i64) -> Option<i64> {
         match self {
             Func::FloorDiv => (b != 0).then(|| a.div_euclid(b) - i64::from(b < 0 && a.rem_euclid(b) != 0)),
@@ -49,6 +58,18 @@ impl Func {
             Func::Min => Some(a.min(b)),
         }
     }
+}
+
+/// An operation in an expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the variants are their own description")]
+pub enum DimOp {
+    Add,
+    Mul,
+    FloorDiv,
+    Mod,
+    Max,
+    Min,
 }
 
 impl Dim {
@@ -143,6 +164,43 @@ impl Dim {
     /// The lesser one.
     pub fn min_of(&self, other: &Dim) -> Dim {
         if self == other { self.clone() } else { Dim::func(Func::Min, self, other) }
+    }
+
+    /// The expression built from symbols and numbers by operations, in the order in which it is printed.
+    pub fn lower<T>(
+        &self,
+        symbol: &mut dyn FnMut(&str) -> T,
+        number: &mut dyn FnMut(i64) -> T,
+        op: &mut dyn FnMut(DimOp, T, T) -> T,
+    ) -> T {
+        let p = match &self.0 {
+            Repr::Const(c) => return number(*c),
+            Repr::Poly(p) => p,
+        };
+        let constant = p.iter().take_while(|(m, _)| m.is_empty());
+        let mut sum = None;
+        for (m, c) in p.iter().skip_while(|(m, _)| m.is_empty()).chain(constant) {
+            let mut product = (*c != 1 || m.is_empty()).then(|| number(*c));
+            for a in m {
+                let factor = match a {
+                    Atom::Symbol(s) => symbol(s),
+                    Atom::Op(f, x, y) => {
+                        let (x, y) = (x.lower(symbol, number, op), y.lower(symbol, number, op));
+                        op(f.public(), x, y)
+                    }
+                };
+                product = Some(match product {
+                    Some(t) => op(DimOp::Mul, t, factor),
+                    None => factor,
+                });
+            }
+            let term = product.expect("invariant: a monomial has a factor");
+            sum = Some(match sum {
+                Some(t) => op(DimOp::Add, t, term),
+                None => term,
+            });
+        }
+        sum.expect("invariant: a polynomial has a term")
     }
 
     /// The symbols in the expression, in order.

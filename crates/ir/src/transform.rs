@@ -2,7 +2,7 @@
 
 use crate::builder::{Builder, Value};
 use crate::dim::{Bindings, Dim};
-use crate::error::Result;
+use crate::error::{IrError, Result};
 use crate::graph::{Arg, Graph, Kind, Meta, Node, NodeId, TensorMeta};
 
 /// What a node becomes.
@@ -35,15 +35,27 @@ where
     F: for<'b> FnMut(&'b Builder, NodeId, &Node, &[Arg]) -> Result<Replace<'b>>,
 {
     let b = start(src);
-    // A node that became several values is read through getitem only.
+    // A call with several results that became values is read through getitem only.
     let mut map: Vec<Vec<NodeId>> = Vec::with_capacity(src.len());
     for (id, node) in src.nodes() {
         b.set_origin(node.origin.clone());
-        let args: Vec<Arg> = node.args.iter().map(|a| a.map_nodes(&mut |n| Arg::Node(map[n.index()][0]))).collect();
+        let args: Vec<Arg> = node
+            .args
+            .iter()
+            .map(|a| a.map_nodes(&mut |n| map[n.index()].first().map_or(Arg::None, |v| Arg::Node(*v))))
+            .collect();
         let replaced = match (node.op(), node.args.first()) {
-            (Some(op), Some(Arg::Node(t))) if op.name == "getitem" && map[t.index()].len() > 1 => {
-                let index = node.args.get(1).map_or(0, |a| if let Arg::Int(i) = a { *i as usize } else { 0 });
-                map.push(vec![map[t.index()][index]]);
+            (Some(op), Some(Arg::Node(t))) if op.name == "getitem" && !is_tuple(&b, map[t.index()].first()) => {
+                let index = match node.args.get(1) {
+                    Some(Arg::Int(i)) => usize::try_from(*i).ok(),
+                    _ => None,
+                };
+                let item = index.and_then(|i| map[t.index()].get(i).copied());
+                map.push(vec![item.ok_or_else(|| IrError::Call {
+                    op: op.name.into(),
+                    node: node.name.clone(),
+                    why: format!("result {index:?} of a call that became {} values", map[t.index()].len()),
+                })?]);
                 continue;
             }
             (Some(_), _) => f(&b, id, node, &args)?,
@@ -61,6 +73,10 @@ where
     let mut g = b.finish()?;
     g.output_names.clone_from(&src.output_names);
     Ok(g)
+}
+
+fn is_tuple(b: &Builder, id: Option<&NodeId>) -> bool {
+    id.is_some_and(|id| b.with_graph(|g| matches!(g.node(*id).meta, Meta::Tuple(_))))
 }
 
 fn start(src: &Graph) -> Builder {

@@ -140,6 +140,15 @@ pub static SPLIT_WITH_SIZES: OpDef = OpDef {
         ensure(c, fits, || format!("{sizes:?} of {}", m.shape[axis]))?;
         Ok(windows(&m, axis, sizes))
     }),
+    rule: Some(|c| {
+        let (x, mut start) = (c.tensor("self"), Dim::from(0i64));
+        let part = |size: Dim| {
+            let (from, to) = (start.clone(), start.clone() + size);
+            start = to.clone();
+            x.op("aten.slice.Tensor", vec![c.arg("dim").clone(), from.into(), to.into()])
+        };
+        c.dims("split_sizes").into_iter().map(part).collect()
+    }),
     ..BASE
 };
 
