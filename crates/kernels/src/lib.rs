@@ -11,6 +11,7 @@ pub mod gemm_f32;
 pub mod isa;
 pub mod lut;
 pub mod pointwise;
+pub mod pool;
 pub mod qbinary;
 pub mod qconv;
 pub mod quant;

@@ -166,9 +166,9 @@ fn strided_inputs_are_gathered() -> Result<(), KernelError> {
         let run = Pointwise::new(isa, p.clone(), &[n, hw, c], &inputs, &[vec![hw * c, c, 1]])?;
         let mut y = vec![0.0; x.len()];
         run.run(&ThreadPool::new(1), &[Data::F32(&x), Data::F32(&row)], &mut [DataMut::F32(&mut y)])?;
-        for i in 0..y.len() {
+        for (i, y) in y.into_iter().enumerate() {
             let (b, p, ch) = (i / (hw * c), i / c % hw, i % c);
-            assert!(same(y[i], x[(b * c + ch) * hw + p] + row[p]));
+            assert!(same(y, x[(b * c + ch) * hw + p] + row[p]));
         }
     }
     Ok(())

@@ -56,13 +56,16 @@ versions! {
         => dequantized
 }
 
-/// Splits `[batch, rows, cols]` over the pool by columns: `f(x, part, y)` fills columns of one matrix.
+/// Fills the transposed columns `part` of one matrix.
+type Fill<'a, T, U> = &'a (dyn Fn(&[T], (usize, usize), &mut [U]) + Sync);
+
+/// Splits `[batch, rows, cols]` over the pool by columns.
 fn run<T: Sync, U: Send>(
     pool: &ThreadPool,
     dims: [usize; 3],
     x: &[T],
     y: &mut [U],
-    f: &(dyn Fn(&[T], (usize, usize), &mut [U]) + Sync),
+    f: Fill<'_, T, U>,
 ) -> Result<(), KernelError> {
     let [batch, rows, cols] = dims;
     KernelError::exactly("input of a transposition", batch * rows * cols, x.len())?;

@@ -1,0 +1,205 @@
+//! The mean of each window.
+
+use super::window::{PoolShape, Window, adaptive, sliding};
+use super::{LANES, Windows};
+use crate::pointwise::{Quantize, Quantizer};
+use crate::quant::Dequantize;
+use crate::versions::versions;
+use crate::{Isa, KernelError, ThreadPool};
+
+/// An average pooling: sliding, adaptive or over the whole image.
+#[derive(Clone, Debug)]
+pub struct AvgPool {
+    isa: Isa,
+    windows: Windows,
+    /// Whether padding counts in the divisor.
+    padding: bool,
+    /// A divisor that overrides the count.
+    divisor: Option<usize>,
+}
+
+/// One output pixel of one image.
+struct Pixel<'a, T> {
+    image: &'a [T],
+    w: usize,
+    c: usize,
+    first: usize,
+    rows: Window,
+    cols: Window,
+    divisor: usize,
+}
+
+/// Taps that a float sum takes in before it is added to the total: keeps the error of long sums low.
+const RUN: usize = 64;
+
+#[inline(always)]
+fn mean_f32(p: &Pixel<'_, f32>, y: &mut [f32]) {
+    for (block, y) in y.chunks_mut(LANES).enumerate() {
+        let (mut total, mut part, mut taps) = ([0.0f32; LANES], [0.0f32; LANES], 0);
+        for row in p.rows.taps() {
+            for col in p.cols.taps() {
+                let start = (row * p.w + col) * p.c + p.first + block * LANES;
+                part[..y.len()].iter_mut().zip(&p.image[start..]).for_each(|(a, x)| *a += x);
+                taps += 1;
+                if taps % RUN == 0 {
+                    total.iter_mut().zip(&mut part).for_each(|(t, a)| *t += std::mem::take(a));
+                }
+            }
+        }
+        let divisor = p.divisor as f32;
+        y.iter_mut().zip(total.iter().zip(part)).for_each(|(y, (t, a))| *y = (t + a) / divisor);
+    }
+}
+
+/// Exact sums of bytes, less `count · zero_point`.
+#[inline(always)]
+fn sums(p: &Pixel<'_, u8>, block: usize, len: usize, zero_point: i32) -> [i32; LANES] {
+    let mut sum = [0i32; LANES];
+    for row in p.rows.taps() {
+        for col in p.cols.taps() {
+            let start = (row * p.w + col) * p.c + p.first + block * LANES;
+            let x = &p.image[start..start + len];
+            match <&[u8; LANES]>::try_from(x) {
+                Ok(x) => sum.iter_mut().zip(x).for_each(|(s, x)| *s = s.wrapping_add(i32::from(*x))),
+                Err(_) => sum.iter_mut().zip(x).for_each(|(s, x)| *s = s.wrapping_add(i32::from(*x))),
+            }
+        }
+    }
+    let zero = (p.rows.count() * p.cols.count()) as i32 * zero_point;
+    sum.map(|s| s.wrapping_sub(zero))
+}
+
+#[inline(always)]
+fn mean_u8(p: &Pixel<'_, u8>, x: &Dequantize, q: &Quantize, y: &mut [u8]) {
+    let (to, m) = (Quantizer::new(q), x.scale / (q.scale * p.divisor as f32));
+    for (block, y) in y.chunks_mut(LANES).enumerate() {
+        let sum = sums(p, block, y.len(), x.zero_point);
+        y.iter_mut().zip(sum).for_each(|(y, s)| *y = to.round(s as f32 * m));
+    }
+}
+
+#[inline(always)]
+fn mean_u8_f32(p: &Pixel<'_, u8>, x: &Dequantize, y: &mut [f32]) {
+    let m = x.scale / p.divisor as f32;
+    for (block, y) in y.chunks_mut(LANES).enumerate() {
+        let sum = sums(p, block, y.len(), x.zero_point);
+        y.iter_mut().zip(sum).for_each(|(y, s)| *y = s as f32 * m);
+    }
+}
+
+versions! {
+    fn mean_f32_on(p: &Pixel<'_, f32>, y: &mut [f32]) => mean_f32
+}
+
+versions! {
+    fn mean_u8_on(p: &Pixel<'_, u8>, x: &Dequantize, q: &Quantize, y: &mut [u8]) => mean_u8
+}
+
+versions! {
+    fn mean_u8_f32_on(p: &Pixel<'_, u8>, x: &Dequantize, y: &mut [f32]) => mean_u8_f32
+}
+
+impl AvgPool {
+    /// Sliding windows; `count_padding` is torch's `count_include_pad`, `divisor` its `divisor_override`.
+    ///
+    /// # Errors
+    /// A kernel, stride, dilation or divisor of 0, or a window over 2²³ taps.
+    pub fn new(isa: Isa, s: &PoolShape, count_padding: bool, divisor: Option<usize>) -> Result<AvgPool, KernelError> {
+        s.check()?;
+        let axis =
+            |i: usize, size| sliding(size, s.out[i], s.kernel[i], s.stride[i], [s.pad[i], s.pad[i + 2]], s.dilation[i]);
+        let windows = Windows { n: s.n, h: s.h, w: s.w, c: s.c, rows: axis(0, s.h), cols: axis(1, s.w) };
+        if divisor == Some(0) {
+            return Err(KernelError::invalid("average pooling", "the divisor is 0"));
+        }
+        AvgPool { isa, windows, padding: count_padding, divisor }.checked()
+    }
+
+    /// torch's adaptive windows: `x [n, h, w, c]` to `out[0] × out[1]` pixels.
+    ///
+    /// # Errors
+    /// A window over 2²³ taps.
+    pub fn adaptive(isa: Isa, [n, h, w, c]: [usize; 4], out: [usize; 2]) -> Result<AvgPool, KernelError> {
+        let windows = Windows { n, h, w, c, rows: adaptive(h, out[0]), cols: adaptive(w, out[1]) };
+        AvgPool { isa, windows, padding: false, divisor: None }.checked()
+    }
+
+    /// The mean over each image: `x [n, h, w, c]` to `[n, c]`.
+    ///
+    /// # Errors
+    /// An image over 2²³ pixels.
+    pub fn global(isa: Isa, dims: [usize; 4]) -> Result<AvgPool, KernelError> {
+        AvgPool::adaptive(isa, dims, [1, 1])
+    }
+
+    fn checked(self) -> Result<AvgPool, KernelError> {
+        let most = |w: &[Window]| w.iter().map(Window::count).max().unwrap_or(0);
+        let taps = most(&self.windows.rows) * most(&self.windows.cols);
+        // Sums of bytes must fit an i32.
+        if taps <= 1 << 23 {
+            return Ok(self);
+        }
+        Err(KernelError::invalid("average pooling", format!("a window of {taps} taps, expected at most 2^23")))
+    }
+
+    /// Of floats; `stride` elements of `y` from pixel to pixel, at least `c`.
+    ///
+    /// # Errors
+    /// A slice that is too short, or a stride below `c`.
+    pub fn run_f32(&self, pool: &ThreadPool, x: &[f32], y: &mut [f32], stride: usize) -> Result<(), KernelError> {
+        self.run(pool, x, y, stride, |p, y| mean_f32_on(self.isa, p, y))
+    }
+
+    /// Of bytes, as bytes: see [the module](crate::pool) for the arithmetic (`y.rounding` makes no difference).
+    ///
+    /// # Errors
+    /// A slice that is too short, a stride below `c`, or a quantization outside u8.
+    pub fn run_u8(
+        &self,
+        pool: &ThreadPool,
+        x: &[u8],
+        from: &Dequantize,
+        y: &mut [u8],
+        to: &Quantize,
+        stride: usize,
+    ) -> Result<(), KernelError> {
+        to.check()?;
+        self.run(pool, x, y, stride, |p, y| mean_u8_on(self.isa, p, from, to, y))
+    }
+
+    /// Of bytes, as floats.
+    ///
+    /// # Errors
+    /// A slice that is too short, or a stride below `c`.
+    pub fn run_u8_f32(
+        &self,
+        pool: &ThreadPool,
+        x: &[u8],
+        from: &Dequantize,
+        y: &mut [f32],
+        stride: usize,
+    ) -> Result<(), KernelError> {
+        self.run(pool, x, y, stride, |p, y| mean_u8_f32_on(self.isa, p, from, y))
+    }
+
+    fn run<T: Copy + Sync, U: Send>(
+        &self,
+        pool: &ThreadPool,
+        x: &[T],
+        y: &mut [U],
+        stride: usize,
+        f: impl Fn(&Pixel<'_, T>, &mut [U]) + Sync,
+    ) -> Result<(), KernelError> {
+        let g = &self.windows;
+        g.check(x.len(), y.len(), stride)?;
+        g.run(pool, y, stride, &|n, oy, channels, part| {
+            let (image, rows) = (&x[n * g.h * g.w * g.c..], g.rows[oy]);
+            for (ox, cols) in g.cols.iter().copied().enumerate() {
+                let counted = if self.padding { rows.padded * cols.padded } else { rows.count() * cols.count() };
+                let divisor = self.divisor.unwrap_or(counted);
+                f(&Pixel { image, w: g.w, c: g.c, first: channels.start, rows, cols, divisor }, part(ox));
+            }
+        });
+        Ok(())
+    }
+}
