@@ -33,6 +33,24 @@ impl Bytes for Region {
     }
 }
 
+/// A part of shared bytes; keeps the whole alive.
+struct Part {
+    whole: Arc<dyn Bytes>,
+    range: Range<usize>,
+}
+
+impl Bytes for Part {
+    fn bytes(&self) -> &[u8] {
+        &self.whole.bytes()[self.range.clone()]
+    }
+}
+
+/// Shared bytes without their first `start`; none if there are not so many.
+pub(crate) fn behind(whole: Arc<dyn Bytes>, start: usize) -> Option<Arc<dyn Bytes>> {
+    let end = whole.bytes().len();
+    (start <= end).then(|| Arc::new(Part { whole, range: start..end }) as Arc<dyn Bytes>)
+}
+
 impl Mapped {
     /// Maps a file. The file must not be made shorter while it is in use: writers here replace a file by
     /// renaming, which leaves a mapping of the old one whole.
