@@ -1,0 +1,175 @@
+//! The reference interpreter: slow, exact, and the oracle of every kernel.
+//!
+//! It evaluates a set of anchors (pointwise arithmetic, convolution, matrix product, pooling, reductions,
+//! moving of elements, quantize and dequantize). Every other op means its rule: it is run on fresh inputs
+//! and the graph that it makes is interpreted in turn.
+
+mod ctx;
+mod matmul;
+mod moving;
+mod pointwise;
+mod pool;
+mod quantized;
+mod reduce;
+#[cfg(test)]
+mod tests;
+mod value;
+mod view;
+
+pub use value::{Array, Data, Value};
+
+use crate::error::{Result, RuntimeError};
+use cleave_ir::{Arg, Bindings, Builder, Graph, Kind, Meta, NodeId, Op, Tensor};
+use ctx::Ctx;
+use indexmap::IndexMap;
+use std::sync::LazyLock;
+
+/// Evaluates one op on concrete arguments.
+type EvalFn = fn(&Ctx<'_>) -> Result<Value>;
+
+/// The anchors by op name.
+static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
+    let families =
+        [matmul::EVALS, moving::EVALS, pointwise::EVALS, pool::EVALS, quantized::EVALS, reduce::EVALS, view::EVALS];
+    families.iter().flat_map(|f| f.iter().copied()).collect()
+});
+
+/// Runs a graph on inputs in order of its placeholders.
+///
+/// # Errors
+/// Inputs that the graph does not admit, or an op that has neither anchor nor rule.
+pub fn run(g: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    run_with_taps(g, inputs, &[], &mut |_, _| {})
+}
+
+/// [`run`], handing over the values of the tapped nodes as they are computed.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with_taps(
+    g: &Graph,
+    inputs: &[Tensor],
+    taps: &[NodeId],
+    sink: &mut dyn FnMut(NodeId, &Tensor),
+) -> Result<Vec<Tensor>> {
+    crate::error::check_inputs(g, inputs)?;
+    let shapes: Vec<Vec<usize>> = inputs.iter().map(|t| t.shape().to_vec()).collect();
+    let bound = g.bind(&shapes)?;
+    let mut last_use: Vec<usize> = (0..g.len()).collect();
+    for (id, node) in g.nodes() {
+        node.args.iter().flat_map(Arg::nodes).for_each(|a| last_use[a.index()] = id.index());
+    }
+    let mut values: Vec<Option<Value>> = vec![None; g.len()];
+    let mut given = inputs.iter();
+    let mut results = vec![];
+    for (id, node) in g.nodes() {
+        let value = match node.kind {
+            Kind::Placeholder => Value::Array(Array::from_tensor(given.next().expect("invariant: counted above"))),
+            Kind::GetAttr(_) => Value::Array(Array::from_tensor(g.constant(id).expect("invariant: verified graph"))),
+            Kind::Call(op) => {
+                let args = node.args.iter().map(|a| concrete(a, &values, &bound)).collect::<Result<Vec<_>>>()?;
+                call(op, &args, &node.meta, &node.name, g.quantizes_by_division())?
+            }
+            Kind::Output => {
+                for n in node.args.iter().flat_map(Arg::nodes) {
+                    results.push(as_tensor(values[n.index()].as_ref(), &g.node(n).name)?);
+                }
+                Value::None
+            }
+        };
+        if taps.contains(&id) {
+            sink(id, &as_tensor(Some(&value), &node.name)?);
+        }
+        values[id.index()] = Some(value);
+        for a in node.args.iter().flat_map(Arg::nodes).filter(|a| last_use[a.index()] == id.index()) {
+            values[a.index()] = None;
+        }
+    }
+    Ok(results)
+}
+
+/// Evaluates one call on host tensors: what a backend without a kernel for an op falls back to.
+/// `args` are those of the node, with its tensors in the order in which they stand there.
+///
+/// # Errors
+/// An op that has neither anchor nor rule, or arguments that it does not admit.
+pub fn eval_node(g: &Graph, id: NodeId, tensors: &[Tensor], bound: &Bindings) -> Result<Vec<Tensor>> {
+    let node = g.node(id);
+    let op = node.op().ok_or_else(|| unsupported("node", &node.name, "is no call"))?;
+    let mut values: Vec<Option<Value>> = vec![None; g.len()];
+    for (n, t) in node.args.iter().flat_map(Arg::nodes).zip(tensors) {
+        values[n.index()] = Some(Value::Array(Array::from_tensor(t)));
+    }
+    let args = node.args.iter().map(|a| concrete(a, &values, bound)).collect::<Result<Vec<_>>>()?;
+    match call(op, &args, &node.meta, &node.name, g.quantizes_by_division())? {
+        Value::List(items) => items.iter().map(|v| as_tensor(Some(v), &node.name)).collect(),
+        v => Ok(vec![as_tensor(Some(&v), &node.name)?]),
+    }
+}
+
+fn unsupported(op: &str, node: &str, why: &str) -> RuntimeError {
+    RuntimeError::Unsupported { op: op.into(), node: node.into(), why: why.into() }
+}
+
+fn as_tensor(v: Option<&Value>, node: &str) -> Result<Tensor> {
+    match v {
+        Some(Value::Array(a)) => a.to_tensor(),
+        _ => Err(unsupported("output", node, "its value is not one tensor")),
+    }
+}
+
+fn concrete(a: &Arg, values: &[Option<Value>], bound: &Bindings) -> Result<Value> {
+    Ok(match a {
+        Arg::None => Value::None,
+        Arg::Node(n) => values[n.index()].clone().ok_or_else(|| unsupported("argument", "", "has no value"))?,
+        Arg::Int(i) => Value::Int(*i),
+        Arg::Dim(d) => Value::Int(d.eval(bound)?),
+        Arg::Float(f) => Value::Float(*f),
+        Arg::Bool(b) => Value::Bool(*b),
+        Arg::Str(s) => Value::Str(s.clone()),
+        Arg::DType(d) => Value::DType(*d),
+        Arg::List(l) => Value::List(l.iter().map(|a| concrete(a, values, bound)).collect::<Result<_>>()?),
+    })
+}
+
+/// Evaluates a call: by its anchor, or by its rule.
+fn call(op: &'static Op, args: &[Value], meta: &Meta, node: &str, divide: bool) -> Result<Value> {
+    if let Some(eval) = ANCHORS.get(op.name) {
+        return eval(&Ctx { op, args, meta, node, divide });
+    }
+    if op.rule.is_none() {
+        return Err(unsupported(op.name, node, "the interpreter has no evaluation for it, and it has no rule"));
+    }
+    let b = Builder::new();
+    let mut inputs = vec![];
+    let args: Vec<Arg> = args.iter().map(|v| symbolic(v, &b, &mut inputs)).collect();
+    let results = b.apply_rule(op, &args, node)?;
+    let results: Vec<_> = results.into_iter().enumerate().map(|(i, v)| (i.to_string(), v)).collect();
+    let tuple = matches!(meta, Meta::Tuple(_));
+    b.output(&results);
+    let tensors = inputs.iter().map(Array::to_tensor).collect::<Result<Vec<_>>>()?;
+    let mut out: Vec<Value> =
+        run(&b.finish()?, &tensors)?.iter().map(|t| Value::Array(Array::from_tensor(t))).collect();
+    match (tuple, out.len()) {
+        (false, 1) => Ok(out.remove(0)),
+        _ => Ok(Value::List(out)),
+    }
+}
+
+/// A concrete argument as one of a graph, its arrays as inputs.
+fn symbolic(v: &Value, b: &Builder, inputs: &mut Vec<Array>) -> Arg {
+    match v {
+        Value::None => Arg::None,
+        Value::Array(a) => {
+            inputs.push(a.clone());
+            let shape = a.shape().iter().map(|n| (*n).into()).collect();
+            b.placeholder("x", Meta::tensor(a.dtype, shape)).into()
+        }
+        Value::List(l) => Arg::List(l.iter().map(|v| symbolic(v, b, inputs)).collect()),
+        Value::Int(i) => Arg::Int(*i),
+        Value::Float(f) => Arg::Float(*f),
+        Value::Bool(x) => Arg::Bool(*x),
+        Value::Str(s) => Arg::Str(s.clone()),
+        Value::DType(d) => Arg::DType(*d),
+    }
+}
