@@ -19,30 +19,38 @@ pub(super) fn select(left: usize) -> (usize, TileFn) {
 unsafe fn tile<const MR: usize>(t: &Tile<'_>) {
     // SAFETY: the driver's pointers cover whole segments, whole blocks and the tile's output.
     unsafe {
-        let mut acc = [[_mm256_setzero_si256(); 4]; MR];
-        let mut w = t.weights;
-        for segment in t.segments {
-            for step in 0..t.steps {
-                let mut x = [_mm256_setzero_si256(); MR];
-                for i in 0..MR {
-                    let four = t.rows[i].add(segment + step * 4).cast::<i32>().read_unaligned();
-                    x[i] = _mm256_unpacklo_epi8(_mm256_set1_epi32(four), _mm256_setzero_si256());
-                }
-                for v in 0..4 {
-                    let b = _mm256_cvtepi8_epi16(_mm_load_si128(w.add(v * 16).cast()));
-                    for i in 0..MR {
-                        acc[i][v] = _mm256_add_epi32(acc[i][v], _mm256_madd_epi16(x[i], b));
-                    }
-                }
-                w = w.add(LANES * 4);
+        let mut t = *t;
+        for _ in 0..t.tiles {
+            let mut acc = [[_mm256_setzero_si256(); 4]; MR];
+            let mut rows = [std::ptr::null::<u8>(); MR];
+            for i in 0..MR {
+                rows[i] = t.x_at(i);
             }
-        }
-        for i in 0..MR {
-            let sum = |a, b| _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(a, b));
-            let pair = [sum(acc[i][0], acc[i][1]), sum(acc[i][2], acc[i][3])];
-            let low = _mm256_add_epi32(pair[0], _mm256_loadu_si256(t.columns.bias.cast()));
-            let high = _mm256_add_epi32(pair[1], _mm256_loadu_si256(t.columns.bias.add(8).cast()));
-            store([low, high], &t.columns, t.epilogue, t.y[i], t.r[i]);
+            let mut w = t.weights;
+            for segment in t.segments {
+                for step in 0..t.steps {
+                    let mut x = [_mm256_setzero_si256(); MR];
+                    for i in 0..MR {
+                        let four = rows[i].add(segment + step * 4).cast::<i32>().read_unaligned();
+                        x[i] = _mm256_unpacklo_epi8(_mm256_set1_epi32(four), _mm256_setzero_si256());
+                    }
+                    for v in 0..4 {
+                        let b = _mm256_cvtepi8_epi16(_mm_load_si128(w.add(v * 16).cast()));
+                        for i in 0..MR {
+                            acc[i][v] = _mm256_add_epi32(acc[i][v], _mm256_madd_epi16(x[i], b));
+                        }
+                    }
+                    w = w.add(LANES * 4);
+                }
+            }
+            for i in 0..MR {
+                let low = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(acc[i][0], acc[i][1]));
+                let high = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(acc[i][2], acc[i][3]));
+                let low = _mm256_add_epi32(low, _mm256_loadu_si256(t.columns.bias.cast()));
+                let high = _mm256_add_epi32(high, _mm256_loadu_si256(t.columns.bias.add(8).cast()));
+                store([low, high], &t.columns, t.epilogue, t.y_at(i), t.r_at(i));
+            }
+            t.next(MR);
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::geometry::{Geometry, Placement, Walk};
 use super::pack::{self, Block, Order, Packed, Segments, Source};
-use super::tile::{Columns, Epilogue, MAX_MR, Tile, select};
+use super::tile::{Columns, Epilogue, Table, Tile, select};
 use crate::buffer::SLACK;
 use crate::{Isa, KernelError, Level, SharedMut, ThreadPool};
 use std::ops::Range;
@@ -154,33 +154,41 @@ impl Dense {
             float_bias,
             width: b.width,
         };
-        let mut tile = Tile {
-            rows: [std::ptr::null(); MAX_MR],
-            y: [std::ptr::null_mut(); MAX_MR],
-            r: [std::ptr::null(); MAX_MR],
-            segments: &self.segments.offsets,
-            steps: self.segments.steps(),
-            weights: p.weights[b.start..].as_ptr(),
-            columns,
-            epilogue: &self.epilogue,
-        };
-        let dense = self.placement.is_dense();
-        let (mut offsets, mut pixels) = ([0; MAX_MR], [0; MAX_MR]);
+        let mut table = Table::default();
         let mut m = rows.start;
         while m < rows.end {
             let (mr, kernel) = select(self.isa, b.nv, rows.end - m);
-            self.walk.offsets(m, &mut offsets[..mr]);
-            self.placement.pixels(m, dense, &mut pixels[..mr]);
-            for i in 0..mr {
-                // SAFETY: the walk stays inside `x`, whose length was checked; so was the output's.
-                unsafe {
-                    tile.rows[i] = x.as_ptr().add(offsets[i] + b.input);
-                    (tile.y[i], tile.r[i]) = io.at(pixels[i], b.channel);
+            let run = rows.end.min(self.walk.even_until(m)) - m;
+            let even = run >= mr && self.placement.is_dense();
+            self.walk.offsets(m, &mut table.x[..if even { 1 } else { mr }]);
+            let (first, pixel) = (table.x[0], self.placement.at(m));
+            if !even {
+                table.x[..mr].iter_mut().for_each(|x| *x -= first);
+                for (i, p) in table.pixel[..mr].iter_mut().enumerate() {
+                    *p = self.placement.at(m + i) - pixel;
                 }
             }
-            // SAFETY: the token in `self.isa` proves the instruction set; pointers as above.
-            unsafe { kernel(&tile) };
-            m += mr;
+            // SAFETY: the walk stays inside `x`, whose length was checked; so was the output's. The token in
+            // `self.isa` proves the instruction set.
+            unsafe {
+                let (y, r) = io.at(pixel, b.channel);
+                kernel(&Tile {
+                    x: x.as_ptr().add(first + b.input),
+                    x_step: self.walk.right,
+                    y,
+                    y_step: io.y_stride * io.size,
+                    r,
+                    r_step: io.r_stride,
+                    table: (!even).then_some(&table),
+                    tiles: if even { run / mr } else { 1 },
+                    segments: &self.segments.offsets,
+                    steps: self.segments.steps(),
+                    weights: p.weights[b.start..].as_ptr(),
+                    columns,
+                    epilogue: &self.epilogue,
+                });
+            }
+            m += if even { run / mr * mr } else { mr };
         }
     }
 

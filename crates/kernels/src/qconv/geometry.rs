@@ -72,6 +72,19 @@ pub(super) struct Walk {
 }
 
 impl Walk {
+    /// The pixel after the last that follows `m` in even steps of `right`.
+    #[inline]
+    pub fn even_until(&self, m: usize) -> usize {
+        if self.down != self.ow * self.right {
+            (m / self.ow + 1) * self.ow
+        } else if self.image != self.oh * self.down {
+            let image = self.oh * self.ow;
+            (m / image + 1) * image
+        } else {
+            usize::MAX
+        }
+    }
+
     /// Byte offsets of the first taps of the output pixels from `m` on.
     #[inline]
     pub fn offsets(&self, m: usize, out: &mut [usize]) {
@@ -122,13 +135,5 @@ impl Placement {
     pub fn at(&self, m: usize) -> usize {
         let (ox, row) = (m % self.ow, m / self.ow);
         self.start + row / self.oh * self.image + row % self.oh * self.down + ox * self.right
-    }
-
-    /// The tensor's pixels from output pixel `m` on.
-    #[inline]
-    pub fn pixels(&self, m: usize, dense: bool, out: &mut [usize]) {
-        for (i, o) in out.iter_mut().enumerate() {
-            *o = if dense { m + i } else { self.at(m + i) };
-        }
     }
 }

@@ -14,23 +14,27 @@ pub(super) fn select(left: usize) -> (usize, TileFn) {
 unsafe fn tile<const MR: usize>(t: &Tile<'_>) {
     // SAFETY: the driver's pointers cover whole segments, whole blocks and the tile's output.
     unsafe {
-        let mut acc = [t.columns.bias.cast::<[i32; LANES]>().read_unaligned(); MR];
-        let mut w = t.weights;
-        for segment in t.segments {
-            for step in 0..t.steps {
-                let block = &*w.cast::<[[i8; 4]; LANES]>();
-                w = w.add(LANES * 4);
-                for (acc, row) in acc.iter_mut().zip(t.rows) {
-                    let x = row.add(segment + step * 4).cast::<[u8; 4]>().read_unaligned().map(i32::from);
-                    for (acc, w) in acc.iter_mut().zip(block) {
-                        let sum = (0..4).map(|i| x[i] * i32::from(w[i])).sum::<i32>();
-                        *acc = acc.wrapping_add(sum);
+        let mut t = *t;
+        for _ in 0..t.tiles {
+            let mut acc = [t.columns.bias.cast::<[i32; LANES]>().read_unaligned(); MR];
+            let mut w = t.weights;
+            for segment in t.segments {
+                for step in 0..t.steps {
+                    let block = &*w.cast::<[[i8; 4]; LANES]>();
+                    w = w.add(LANES * 4);
+                    for (i, acc) in acc.iter_mut().enumerate() {
+                        let x = t.x_at(i).add(segment + step * 4).cast::<[u8; 4]>().read_unaligned().map(i32::from);
+                        for (acc, w) in acc.iter_mut().zip(block) {
+                            let sum = (0..4).map(|i| x[i] * i32::from(w[i])).sum::<i32>();
+                            *acc = acc.wrapping_add(sum);
+                        }
                     }
                 }
             }
-        }
-        for (i, acc) in acc.iter().enumerate() {
-            store(acc, &t.columns, 0, t.epilogue, t.y[i], t.r[i]);
+            for (i, acc) in acc.iter().enumerate() {
+                store(acc, &t.columns, 0, t.epilogue, t.y_at(i), t.r_at(i));
+            }
+            t.next(MR);
         }
     }
 }

@@ -49,14 +49,30 @@ pub(super) struct Columns {
     pub width: usize,
 }
 
-/// One tile: `mr` output pixels, one block of channels.
+/// Where the rows of one tile lie that are not evenly spaced.
+#[derive(Default)]
+pub(super) struct Table {
+    /// Bytes from `Tile::x`.
+    pub x: [usize; MAX_MR],
+    /// Pixels from `Tile::y` and `Tile::r`.
+    pub pixel: [usize; MAX_MR],
+}
+
+/// Tiles of `mr` output pixels, one after another, and one block of channels.
+#[derive(Clone, Copy)]
 pub(super) struct Tile<'a> {
-    /// First input byte of each row.
-    pub rows: [*const u8; MAX_MR],
-    /// Output of each row: the block's first element.
-    pub y: [*mut u8; MAX_MR],
-    /// Residual of each row: the block's first element; null without one.
-    pub r: [*const u8; MAX_MR],
+    /// First input byte of the first row, and bytes to the next.
+    pub x: *const u8,
+    pub x_step: usize,
+    /// The block's first element of the first row's output, and bytes to the next pixel.
+    pub y: *mut u8,
+    pub y_step: usize,
+    /// The same of the residual; null without one.
+    pub r: *const u8,
+    pub r_step: usize,
+    /// Instead of even steps; then there is one tile.
+    pub table: Option<&'a Table>,
+    pub tiles: usize,
     /// Byte offsets of the segments, and four-byte steps of each.
     pub segments: &'a [usize],
     pub steps: usize,
@@ -65,10 +81,49 @@ pub(super) struct Tile<'a> {
     pub epilogue: &'a Epilogue,
 }
 
-/// Computes and stores a tile.
+impl Tile<'_> {
+    /// First input byte of row `i`.
+    #[inline(always)]
+    pub fn x_at(&self, i: usize) -> *const u8 {
+        self.x.wrapping_add(match self.table {
+            Some(t) => t.x[i],
+            None => i * self.x_step,
+        })
+    }
+
+    #[inline(always)]
+    fn pixel(&self, i: usize) -> usize {
+        match self.table {
+            Some(t) => t.pixel[i],
+            None => i,
+        }
+    }
+
+    /// The block's first output of row `i`.
+    #[inline(always)]
+    pub fn y_at(&self, i: usize) -> *mut u8 {
+        self.y.wrapping_add(self.pixel(i) * self.y_step)
+    }
+
+    /// The block's first residual of row `i`.
+    #[inline(always)]
+    pub fn r_at(&self, i: usize) -> *const u8 {
+        self.r.wrapping_add(self.pixel(i) * self.r_step)
+    }
+
+    /// The tile after one of `mr` rows.
+    #[inline(always)]
+    pub fn next(&mut self, mr: usize) {
+        self.x = self.x.wrapping_add(mr * self.x_step);
+        self.y = self.y.wrapping_add(mr * self.y_step);
+        self.r = self.r.wrapping_add(mr * self.r_step);
+    }
+}
+
+/// Computes and stores tiles.
 ///
 /// # Safety
-/// The instruction set is there; every pointer is valid for what the tile's shape reads and writes.
+/// The instruction set is there; every pointer is valid for what the tiles' shape reads and writes.
 pub(super) type TileFn = unsafe fn(&Tile<'_>);
 
 /// The kernel for a block of `nv` vectors with `left` rows to go: how many it takes, and the function.

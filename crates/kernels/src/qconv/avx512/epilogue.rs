@@ -45,7 +45,7 @@ pub(in crate::qconv) unsafe fn store<const NV: usize>(
     }
 }
 
-/// Stores `NV` whole vectors of accumulators as u8 where there is neither residual, float bias nor table.
+/// Stores `NV` vectors of accumulators as u8 where there is neither residual, float bias nor table.
 ///
 /// # Safety
 /// AVX-512 is enabled in the caller, which this is inlined into; otherwise as for [`store`].
@@ -64,19 +64,32 @@ pub(super) unsafe fn store_plain<const NV: usize>(acc: &[__m512i; NV], c: &Colum
             let low = _mm512_adds_epi16(_mm512_packs_epi32(q[0], q[1]), zp);
             let high = _mm512_adds_epi16(_mm512_packs_epi32(q[2], q[3]), zp);
             let q = _mm512_max_epu8(_mm512_packus_epi16(low, high), _mm512_set1_epi8(e.qmin as i8));
-            _mm512_storeu_si512(y.cast(), q);
+            if c.width >= 64 {
+                _mm512_storeu_si512(y.cast(), q);
+            } else {
+                _mm512_mask_storeu_epi8(y.cast(), mask(c.width, 64), q);
+            }
             return;
         }
         if NV >= 2 {
             let w = _mm512_adds_epi16(_mm512_packs_epi32(q[0], q[1]), zp);
             let w = _mm512_max_epi16(w, _mm512_set1_epi16(e.qmin as i16));
-            _mm256_storeu_si256(y.cast(), _mm512_cvtepi16_epi8(w));
+            if c.width >= 32 {
+                _mm256_storeu_si256(y.cast(), _mm512_cvtepi16_epi8(w));
+            } else {
+                _mm256_mask_storeu_epi8(y.cast(), mask(c.width, 32) as u32, _mm512_cvtepi16_epi8(w));
+            }
         }
         if NV % 2 == 1 {
             // Below, the conversion saturates at the least i32: the zero point is added where it cannot wrap.
             let low = _mm512_set1_epi32(e.qmin - e.zero_point);
             let q = _mm512_add_epi32(_mm512_max_epi32(q[NV - 1], low), _mm512_set1_epi32(e.zero_point));
-            _mm_storeu_si128(y.add((NV - 1) * LANES).cast(), _mm512_cvtepi32_epi8(q));
+            let (y, width) = (y.add((NV - 1) * LANES), c.width - (NV - 1) * LANES);
+            if width >= LANES {
+                _mm_storeu_si128(y.cast(), _mm512_cvtepi32_epi8(q));
+            } else {
+                _mm_mask_storeu_epi8(y.cast(), mask(width, LANES) as u16, _mm512_cvtepi32_epi8(q));
+            }
         }
     }
 }

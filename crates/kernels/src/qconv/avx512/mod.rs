@@ -38,43 +38,53 @@ pub(super) fn select(nv: usize, left: usize) -> (usize, TileFn) {
 unsafe fn tile<const MR: usize, const NV: usize>(t: &Tile<'_>) {
     // SAFETY: the driver's pointers cover whole segments, whole blocks and the tile's output.
     unsafe {
-        let mut acc = [[_mm512_setzero_si512(); NV]; MR];
-        for v in 0..NV {
-            let bias = _mm512_loadu_si512(t.columns.bias.add(v * LANES).cast());
-            for row in &mut acc {
-                row[v] = bias;
-            }
-        }
-        let mut w = t.weights;
-        for segment in t.segments {
-            let mut x = [std::ptr::null::<u8>(); MR];
-            for i in 0..MR {
-                x[i] = t.rows[i].add(*segment);
-            }
-            for step in 0..t.steps {
-                let mut b = [_mm512_setzero_si512(); NV];
-                for v in 0..NV {
-                    b[v] = _mm512_load_si512(w.add(v * 64).cast());
+        let mut t = *t;
+        for _ in 0..t.tiles {
+            let mut acc = [[_mm512_setzero_si512(); NV]; MR];
+            for v in 0..NV {
+                let bias = _mm512_loadu_si512(t.columns.bias.add(v * LANES).cast());
+                for row in &mut acc {
+                    row[v] = bias;
                 }
-                w = w.add(NV * 64);
+            }
+            let mut w = t.weights;
+            for segment in t.segments {
+                let mut x = [std::ptr::null::<u8>(); MR];
                 for i in 0..MR {
-                    let a = _mm512_set1_epi32(x[i].add(step * 4).cast::<i32>().read_unaligned());
+                    x[i] = t.x_at(i).add(*segment);
+                }
+                for step in 0..t.steps {
+                    let mut b = [_mm512_setzero_si512(); NV];
                     for v in 0..NV {
-                        acc[i][v] = _mm512_dpbusd_epi32(acc[i][v], a, b[v]);
+                        b[v] = _mm512_load_si512(w.add(v * 64).cast());
+                    }
+                    w = w.add(NV * 64);
+                    for i in 0..MR {
+                        let a = _mm512_set1_epi32(x[i].add(step * 4).cast::<i32>().read_unaligned());
+                        for v in 0..NV {
+                            acc[i][v] = _mm512_dpbusd_epi32(acc[i][v], a, b[v]);
+                        }
                     }
                 }
             }
-        }
-        if t.epilogue.plain && t.columns.width == NV * LANES {
-            for i in 0..MR {
-                epilogue::store_plain(&acc[i], &t.columns, t.epilogue, t.y[i]);
+            if t.epilogue.plain {
+                // Written out, since a loop that is not unrolled would keep the accumulators in memory.
+                macro_rules! rows {
+                    ($($i:literal)*) => {
+                        $(if $i < MR {
+                            epilogue::store_plain(&acc[$i], &t.columns, t.epilogue, t.y_at($i));
+                        })*
+                    };
+                }
+                rows!(0 1 2 3 4 5 6 7 8 9 10 11 12 13);
+            } else {
+                // By way of memory, so that the accumulators above stay in registers.
+                let spilled = acc;
+                for i in 0..MR {
+                    epilogue::store(&spilled[i], &t.columns, t.epilogue, t.y_at(i), t.r_at(i));
+                }
             }
-            return;
-        }
-        // By way of memory, so that the accumulators above stay in registers.
-        let spilled = acc;
-        for i in 0..MR {
-            epilogue::store(&spilled[i], &t.columns, t.epilogue, t.y[i], t.r[i]);
+            t.next(MR);
         }
     }
 }
