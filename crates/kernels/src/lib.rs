@@ -9,14 +9,18 @@ pub mod conv_f32;
 mod error;
 pub mod gemm_f32;
 pub mod isa;
+pub mod layer_norm;
 pub mod lut;
 pub mod pointwise;
 pub mod pool;
 pub mod qbinary;
 pub mod qconv;
 pub mod quant;
+pub mod reduce;
+pub mod resize;
 mod shape;
 mod share;
+pub mod softmax;
 pub mod threads;
 mod versions;
 
