@@ -52,7 +52,7 @@ impl Func {
 
     fn apply(self, a: i64, b: i64) -> Option<i64> {
         match self {
-            Func::FloorDiv => (b != 0).then(|| a.div_euclid(b) - i64::from(b < 0 && a.rem_euclid(b) != 0)),
+            Func::FloorDiv => a.checked_div_euclid(b)?.checked_sub(i64::from(b < 0 && a.rem_euclid(b) != 0)),
             Func::Mod => (b > 0).then(|| a.rem_euclid(b)),
             Func::Max => Some(a.max(b)),
             Func::Min => Some(a.min(b)),
@@ -95,6 +95,14 @@ impl Dim {
                 Atom::Op(..) => None,
             },
             _ => None,
+        }
+    }
+
+    /// Number of summands when multiplied out: what a product of two sizes may cost.
+    pub fn terms(&self) -> usize {
+        match &self.0 {
+            Repr::Const(_) => 1,
+            Repr::Poly(p) => p.len(),
         }
     }
 
@@ -141,7 +149,7 @@ impl Dim {
         let (mut whole, mut rest) = (Poly::new(), Poly::new());
         for (m, c) in self.poly() {
             match monomial_quotient(&m, mono) {
-                Some(q) if c % coef == 0 => *whole.entry(q).or_insert(0) += c / coef,
+                Some(q) if c.checked_rem(*coef) == Some(0) => *whole.entry(q).or_insert(0) += c / coef,
                 _ => *rest.entry(m).or_insert(0) += c,
             }
         }
@@ -461,22 +469,27 @@ impl Parser<'_> {
         let mut v = self.atom()?;
         loop {
             v = match () {
-                () if self.eat("//") => v.floor_div(&self.atom()?),
-                () if self.eat("%") => v.modulo(&self.atom()?),
+                () if self.eat("//") => v.floor_div(&self.factor(&v)?),
+                () if self.eat("%") => v.modulo(&self.factor(&v)?),
                 () if self.eat("*") => {
-                    let mut w = self.atom()?;
+                    let mut w = self.factor(&v)?;
                     // Division binds to the atom before it, as printed: 2*(a)//(b) is 2*((a)//(b)).
                     while self.eat("//") {
-                        w = w.floor_div(&self.atom()?);
+                        w = w.floor_div(&self.factor(&w)?);
                     }
                     while self.eat("%") {
-                        w = w.modulo(&self.atom()?);
+                        w = w.modulo(&self.factor(&w)?);
                     }
                     v * w
                 }
                 () => return Some(v),
             };
         }
+    }
+
+    /// An atom to multiply or divide by; none if the result could have more terms than any size has.
+    fn factor(&mut self, by: &Dim) -> Option<Dim> {
+        self.atom().filter(|w| w.terms() * by.terms() <= 1024)
     }
 
     fn atom(&mut self) -> Option<Dim> {
@@ -533,7 +546,7 @@ mod tests {
 
     #[test]
     fn nonsense_does_not_parse() {
-        for t in ["", "N +", "3 4", "(N", "max(N)", &"(".repeat(500)] {
+        for t in ["", "N +", "3 4", "(N", "max(N)", &"(".repeat(500), &format!("(a+b){}", "*(a+c+d)".repeat(99))] {
             assert!(Dim::parse(t).is_err(), "{t}");
         }
     }
