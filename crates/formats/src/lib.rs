@@ -6,6 +6,7 @@
 
 mod archive;
 pub mod atomic;
+pub mod clv;
 pub mod data;
 pub mod error;
 pub mod mapped;
@@ -13,6 +14,29 @@ pub mod npy;
 pub mod onnx;
 pub mod pt2;
 
+pub use clv::{read_clv, write_clv};
 pub use data::{Dataset, ImageOptions, InputSpec};
 pub use error::{FormatError, Problem, Problems, Result};
 pub use pt2::read_pt2;
+
+use archive::Archive;
+use cleave_ir::Graph;
+use mapped::Mapped;
+use std::path::Path;
+
+/// Reads a model of any of the formats; its bytes tell which, not its name.
+///
+/// # Errors
+/// [`FormatError`]: what the format's reader found, or a file that is none of them.
+pub fn read(path: &Path) -> Result<Graph> {
+    let file = Mapped::open(path)?;
+    let bytes = file.bytes();
+    match bytes {
+        b if b.starts_with(&clv::MAGIC) => clv::read_mapped(&file).map(|(g, _)| g),
+        b if b.starts_with(b"PK") => pt2::read_archive(Archive::open(file)?),
+        b if b.starts_with(b"\x93NUMPY") => Err(FormatError::malformed(path, "an array, expected a model")),
+        // A protobuf message has no signature, but begins with the tag of one of its fields.
+        [0x08 | 0x12 | 0x1a | 0x22 | 0x28 | 0x32 | 0x3a | 0x42 | 0x72 | 0xa2 | 0xca, ..] => onnx::read_onnx(path),
+        _ => Err(FormatError::malformed(path, "not a model; expected a .pt2, .onnx or .clv file")),
+    }
+}

@@ -4,6 +4,8 @@ use cleave_ir::Dim;
 
 /// How deep an expression may nest.
 const DEPTH: usize = 64;
+/// How many terms a product may have.
+const TERMS: usize = 1024;
 
 /// The size that the text stands for: in sympy's notation, or as plain arithmetic (`2*s77 + 1`), which
 /// older files have. None if it is neither, or uses a function that sizes do not have.
@@ -75,18 +77,23 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// The product, unless it could have more terms than any size has.
+fn times(a: Dim, b: &Dim) -> Option<Dim> {
+    (a.terms() * b.terms() <= TERMS).then(|| a * b.clone())
+}
+
 fn apply(name: &str, args: &[Dim]) -> Option<Dim> {
     let fold = |f: fn(Dim, Dim) -> Dim| args.iter().cloned().reduce(f);
     Some(match (name, args) {
         ("Add", _) => fold(|a, b| a + b)?,
-        ("Mul", _) => fold(|a, b| a * b)?,
+        ("Mul", [first, rest @ ..]) => rest.iter().try_fold(first.clone(), times)?,
         ("Max", _) => fold(|a, b| a.max_of(&b))?,
         ("Min", _) => fold(|a, b| a.min_of(&b))?,
-        ("FloorDiv" | "CleanDiv", [a, b]) => a.floor_div(b),
-        ("Mod" | "PythonMod", [a, b]) => a.modulo(b),
+        ("FloorDiv" | "CleanDiv", [a, b]) if a.terms() * b.terms() <= TERMS => a.floor_div(b),
+        ("Mod" | "PythonMod", [a, b]) if a.terms() * b.terms() <= TERMS => a.modulo(b),
         ("Pow" | "PowByNatural", [a, b]) => {
             let n = usize::try_from(b.as_const()?).ok().filter(|n| *n <= 8)?;
-            std::iter::repeat_n(a.clone(), n).product()
+            std::iter::repeat_n(a, n).try_fold(Dim::from(1), times)?
         }
         ("Identity", [a]) => a.clone(),
         _ => return None,
