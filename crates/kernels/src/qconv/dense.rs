@@ -6,6 +6,7 @@
 
 use super::geometry::{Geometry, Placement, Walk};
 use super::pack::{self, Block, Order, Packed, Segments, Source};
+use super::program::ProgramRun;
 use super::tile::{Columns, Epilogue, Table, Tile, select};
 use crate::buffer::SLACK;
 use crate::{Isa, KernelError, Level, SharedMut, ThreadPool};
@@ -15,6 +16,8 @@ use std::ops::Range;
 const CHUNK_BYTES: usize = 384 << 10;
 /// Chunks are multiples of this many pixels, so that most tiles are whole.
 const CHUNK_ROWS: usize = 168;
+/// Pixels that a program takes at a time.
+const PROGRAM_ROWS: usize = 84;
 
 /// The operands of one run; lengths are checked before it is made.
 pub(super) struct Io<'a> {
@@ -35,13 +38,10 @@ unsafe impl Sync for Io<'_> {}
 
 impl Io<'_> {
     /// Output and residual of a pixel and channel of the tensor.
-    ///
-    /// # Safety
-    /// The pixel and the channel lie in the output.
+    /// Valid where the pixel and the channel lie in the part of the output that is in memory.
     #[inline]
-    pub unsafe fn at(&self, pixel: usize, channel: usize) -> (*mut u8, *const u8) {
-        // SAFETY: by the caller's promise; a null residual is never read.
-        let y = unsafe { self.y.add((pixel * self.y_stride + channel) * self.size) };
+    pub fn at(&self, pixel: usize, channel: usize) -> (*mut u8, *const u8) {
+        let y = self.y.wrapping_add((pixel * self.y_stride + channel) * self.size);
         (y, self.r.wrapping_add(pixel * self.r_stride + channel))
     }
 }
@@ -113,35 +113,53 @@ impl Dense {
     /// Runs all images. The caller has checked the lengths of everything.
     pub fn run(&self, pool: &ThreadPool, io: &Io<'_>, scratch: &mut [u8]) {
         let x = if self.halo > 0 { self.copy_with_borders(pool, io.x, scratch) } else { io.x };
-        let (m, blocks) = (self.geometry.pixels(), self.packed.blocks.len());
-        let parts = pool.threads();
-        if parts == 1 {
-            return self.part(x, io, 0..m, 0..blocks);
-        }
-        // Split what is larger, so that threads share the smaller operand.
-        let by_block = blocks >= 2 * parts && self.packed.weights.len() > io.x.len();
-        pool.run(parts, &|i| {
-            if by_block {
-                self.part(x, io, 0..m, i * blocks / parts..(i + 1) * blocks / parts);
-            } else {
-                let cut = |i: usize| if i == parts { m } else { i * m / parts / 2 * 2 };
-                self.part(x, io, cut(i)..cut(i + 1), 0..blocks);
+        self.split(pool, &|_, rows, block| self.block(x, io, rows, block));
+    }
+
+    /// Floats of one task's buffer for a program.
+    pub fn program_floats(&self) -> usize {
+        self.packed.blocks.iter().map(|b| b.width).max().unwrap_or(0) * PROGRAM_ROWS
+    }
+
+    /// Runs all images with a program as the epilogue. The caller has checked the lengths of everything.
+    pub fn run_program(&self, pool: &ThreadPool, p: &ProgramRun<'_>, scratch: &mut [u8]) {
+        let x = if self.halo > 0 { self.copy_with_borders(pool, p.x, scratch) } else { p.x };
+        self.split(pool, &|task, rows, b| {
+            for first in rows.clone().step_by(PROGRAM_ROWS) {
+                let rows = first..rows.end.min(first + PROGRAM_ROWS);
+                let columns = b.channel..b.channel + b.width;
+                // SAFETY: tasks have rows or blocks of their own.
+                unsafe { p.tile(task, rows.clone(), columns, |io| self.block(x, io, rows, b)) };
             }
         });
     }
 
-    /// Output pixels `rows` of some blocks.
-    fn part(&self, x: &[u8], io: &Io<'_>, rows: Range<usize>, blocks: Range<usize>) {
+    /// Splits the work over threads: `f(task, pixels, block)`.
+    fn split(&self, pool: &ThreadPool, f: &(dyn Fn(usize, Range<usize>, &Block) + Sync)) {
+        let (m, blocks) = (self.geometry.pixels(), &self.packed.blocks[..]);
+        let parts = pool.threads();
+        // Split what is larger, so that threads share the smaller operand.
+        let input = self.geometry.n * self.geometry.h * self.geometry.w * self.geometry.c;
+        let by_block = blocks.len() >= 2 * parts && self.packed.weights.len() > input;
+        pool.run(parts, &|i| {
+            if by_block {
+                self.part(i, 0..m, &blocks[i * blocks.len() / parts..(i + 1) * blocks.len() / parts], f);
+            } else {
+                let cut = |i: usize| if i == parts { m } else { i * m / parts / 2 * 2 };
+                self.part(i, cut(i)..cut(i + 1), blocks, f);
+            }
+        });
+    }
+
+    /// Output pixels `rows` of some blocks, in chunks whose input stays in cache.
+    fn part(&self, task: usize, rows: Range<usize>, blocks: &[Block], f: &dyn Fn(usize, Range<usize>, &Block)) {
         let per_row = (self.walk.right * self.geometry.stride[0]).max(1);
         let chunk = (CHUNK_BYTES / per_row / CHUNK_ROWS).max(1) * CHUNK_ROWS;
-        let chunk = if blocks.len() == 1 { rows.len() } else { chunk };
-        let mut first = rows.start;
-        while first < rows.end {
-            let last = rows.end.min(first + chunk);
-            for block in &self.packed.blocks[blocks.clone()] {
-                self.block(x, io, first..last, block);
+        let chunk = if blocks.len() == 1 { rows.len().max(1) } else { chunk };
+        for first in rows.clone().step_by(chunk) {
+            for block in blocks {
+                f(task, first..rows.end.min(first + chunk), block);
             }
-            first = last;
         }
     }
 

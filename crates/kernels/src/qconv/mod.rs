@@ -13,6 +13,7 @@ mod depthwise;
 mod geometry;
 mod pack;
 mod portable;
+mod program;
 pub mod reference;
 mod spec;
 #[cfg(test)]
@@ -24,11 +25,13 @@ pub use spec::{Bias, Out, OutData, OutputKind, Requant, Residual, View};
 pub use transpose::{ConvTransposeShape, QConvTranspose};
 
 use crate::buffer::{ALIGN, align_scratch};
-use crate::{ConvShape, Isa, KernelError, ThreadPool};
+use crate::pointwise::{Program, TileInput, TileOutput};
+use crate::{ConvShape, Isa, KernelError, SharedMut, ThreadPool};
 use dense::{Dense, Io};
 use depthwise::Depthwise;
 use geometry::{Geometry, Placement};
 use pack::Source;
+use program::ProgramRun;
 use spec::strided_len;
 use tile::Epilogue;
 
@@ -37,6 +40,7 @@ const WHAT: &str = "quantized convolution";
 /// A quantized convolution, packed for one instruction set.
 #[derive(Clone, Debug)]
 pub struct QConv {
+    isa: Isa,
     shape: ConvShape,
     residual: bool,
     out: OutputKind,
@@ -80,7 +84,7 @@ impl QConv {
             let placement = Placement::dense(geometry.oh, geometry.ow);
             Body::Dense(Dense::new(isa, geometry, placement, &src, epilogue)?)
         };
-        Ok(QConv { shape: *shape, residual: requant.residual.is_some(), out, body })
+        Ok(QConv { isa, shape: *shape, residual: requant.residual.is_some(), out, body })
     }
 
     /// The geometry that it was made for.
@@ -128,6 +132,52 @@ impl QConv {
         match &self.body {
             Body::Dense(d) => d.run(pool, &io, scratch),
             Body::Depthwise(d) => d.run(pool, &io, scratch),
+        }
+        Ok(())
+    }
+
+    /// Bytes of scratch that [`QConv::run_program`] needs on `threads` threads.
+    pub fn program_scratch_bytes(&self, threads: usize) -> usize {
+        let floats = match &self.body {
+            Body::Dense(d) => d.program_floats(),
+            Body::Depthwise(d) => d.program_floats(),
+        };
+        self.scratch_bytes(threads).next_multiple_of(ALIGN) + threads * floats * size_of::<f32>() + ALIGN
+    }
+
+    /// Runs with a pointwise program as the epilogue: its input 0 is `f32(acc)·m [+ bias]`, and it stores the outputs.
+    /// For convolutions that were made with [`OutputKind::F32`] and without a residual. Does not allocate.
+    ///
+    /// # Errors
+    /// Another kind of convolution, operands shorter than the shape asks for or not the program's.
+    pub fn run_program(
+        &self,
+        pool: &ThreadPool,
+        x: &[u8],
+        program: &Program,
+        inputs: &[TileInput<'_>],
+        outputs: &[TileOutput<'_>],
+        scratch: &mut [u8],
+    ) -> Result<(), KernelError> {
+        let s = &self.shape;
+        if self.out != OutputKind::F32 || self.residual {
+            let why = "a program takes float values without residual; expected an F32 output";
+            return Err(KernelError::invalid(WHAT, why));
+        }
+        KernelError::exactly("input of the quantized convolution", s.in_len(), x.len())?;
+        program.check_epilogue(s.n * s.oh() * s.ow(), s.c_out, inputs, outputs)?;
+        let threads = pool.threads();
+        KernelError::at_least("scratch", self.program_scratch_bytes(threads), scratch.len())?;
+        let (scratch, floats) =
+            align_scratch(scratch).split_at_mut(self.scratch_bytes(threads).next_multiple_of(ALIGN));
+        let floats =
+            bytemuck::cast_slice_mut(&mut floats[..(self.program_scratch_bytes(threads) - scratch.len() - ALIGN)]);
+        let size = floats.len() / threads;
+        let buffers = SharedMut::new(floats);
+        let run = ProgramRun { isa: self.isa, program, inputs, outputs, x, buffers, size };
+        match &self.body {
+            Body::Dense(d) => d.run_program(pool, &run, scratch),
+            Body::Depthwise(d) => d.run_program(pool, &run, scratch),
         }
         Ok(())
     }

@@ -272,6 +272,50 @@ fn bad_operands_are_errors() {
     assert_eq!(y, [4; 6]);
 }
 
+#[test]
+fn a_program_is_the_epilogue() {
+    use crate::pointwise::{Binary, Builder, Data, Input, Layout, Output, Quantize, Rounding, Sink, Unary};
+    let q = Quantize::u8(0.9, 11, Rounding::Div);
+    let mut b = Builder::default();
+    let (v, r) = (b.input(Input::F32), b.input(Input::U8 { scale: 0.5, zero_point: 100 }));
+    let act = b.unary(Unary::HardSwish, v);
+    let sum = b.binary(Binary::Add, act, r);
+    b.store(sum, Output::U8(q));
+    let program = b.build().unwrap();
+    let shapes = [
+        ConvShape::new(13, 11, 12, 80, 1),
+        ConvShape { n: 2, ..ConvShape::new(9, 7, 5, 50, 3).with_stride(2).with_pad(1) },
+        ConvShape { n: 2, ..ConvShape::new(9, 7, 70, 70, 3).with_pad(1).with_groups(70) },
+        ConvShape::new(9, 7, 40, 40, 3).with_stride(2).with_pad(1).with_groups(40),
+    ];
+    for shape in shapes {
+        let mut rng = Random(9);
+        let (x, weights) = (rng.bytes(shape.in_len()), rng.weights(shape.weight_len()));
+        let acc = accumulate(&shape, &weights, &x, 3);
+        let (bias, mut requant) = config(&mut rng, PLAIN, &acc, shape.c_out);
+        requant.multiplier.iter_mut().for_each(|m| *m *= 0.1);
+        let residual = rng.bytes(acc.len());
+        let expected: Vec<u8> = scaled(&acc, &bias, &requant, None)
+            .iter()
+            .zip(&residual)
+            .map(|(v, r)| q.eval(Unary::HardSwish.eval(*v) + (f32::from(*r) - 100.0) * 0.5))
+            .collect();
+        for (isa, threads) in Isa::all().into_iter().flat_map(|isa| [(isa, 1), (isa, 2)]) {
+            let conv = QConv::new(isa, &shape, &weights, &bias, 3, requant.clone(), OutputKind::F32).unwrap();
+            let mut scratch = vec![0; conv.program_scratch_bytes(threads)];
+            let (mut y, pool) = (vec![0u8; acc.len()], ThreadPool::new(threads));
+            let layout = Layout::Rows { stride: shape.c_out, offset: 0 };
+            let inputs = [TileInput { data: Data::U8(&residual), layout }];
+            let data = Sink::U8(SharedMut::new(&mut y));
+            let outputs = [TileOutput { data, stride: shape.c_out, offset: 0 }];
+            conv.run_program(&pool, &x, &program, &inputs, &outputs, &mut scratch).unwrap();
+            let plain = QConv::new(isa, &shape, &weights, &bias, 3, requant.clone(), OutputKind::U8).unwrap();
+            assert!(plain.run_program(&pool, &x, &program, &inputs, &outputs, &mut scratch).is_err());
+            assert_eq!(y, expected, "{} on {threads} threads", conv.kernel_name());
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -3,22 +3,47 @@
 
 use super::{Depthwise, Pixel};
 use crate::qconv::dense::Io;
+use crate::qconv::program::ProgramRun;
 use crate::{Level, SharedMut, ThreadPool};
+
+/// Takes a task, an image, a strip of output rows and the task's scratch.
+type StripFn<'a> = dyn Fn(usize, usize, usize, &mut [u8]) + Sync + 'a;
 
 impl Depthwise {
     /// Runs all images. The caller has checked the lengths of everything.
     pub fn run(&self, pool: &ThreadPool, io: &Io<'_>, scratch: &mut [u8]) {
-        let g = &self.geometry;
+        // SAFETY: lengths were checked, and strips are disjoint.
+        self.split(pool, scratch, &|_, image, strip, scratch| unsafe { self.strip_of_rows(image, strip, io, scratch) });
+    }
+
+    /// Floats of one task's buffer for a program.
+    pub fn program_floats(&self) -> usize {
+        self.rows_of_strip() * self.geometry.ow * self.geometry.c
+    }
+
+    /// Runs all images with a program as the epilogue. The caller has checked the lengths of everything.
+    pub fn run_program(&self, pool: &ThreadPool, p: &ProgramRun<'_>, scratch: &mut [u8]) {
+        let (g, step) = (&self.geometry, self.rows_of_strip());
+        self.split(pool, scratch, &|task, image, strip, scratch| {
+            let row = |oy: usize| (image * g.oh + oy.min(g.oh)) * g.ow;
+            let rows = row(strip * step)..row((strip + 1) * step);
+            // SAFETY: as in `run`; a task has its buffer and its strips for itself.
+            unsafe { p.tile(task, rows, 0..g.c, |io| self.strip_of_rows(image, strip, io, scratch)) };
+        });
+    }
+
+    /// Splits the strips over threads: `f(task, image, strip, scratch)`.
+    fn split(&self, pool: &ThreadPool, scratch: &mut [u8], f: &StripFn<'_>) {
         let size = self.scratch_of_thread();
-        let strips = g.oh.div_ceil(self.rows_of_strip());
-        let (total, parts) = (g.n * strips, pool.threads().min(g.n * strips));
+        let strips = self.geometry.oh.div_ceil(self.rows_of_strip());
+        let total = self.geometry.n * strips;
+        let parts = pool.threads().min(total);
         let shared = SharedMut::new(scratch);
         pool.run(parts, &|part| {
             // SAFETY: each part has a scratch of its own.
             let scratch = unsafe { shared.slice(part * size..(part + 1) * size) };
             for strip in part * total / parts..(part + 1) * total / parts {
-                // SAFETY: lengths were checked, and strips are disjoint.
-                unsafe { self.strip_of_rows(strip / strips, strip % strips, io, scratch) };
+                f(part, strip / strips, strip % strips, scratch);
             }
         });
     }
