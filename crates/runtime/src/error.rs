@@ -1,5 +1,6 @@
 //! What can go wrong when a graph is compiled or run.
 
+use cleave_decompose::DecomposeError;
 use cleave_ir::{Graph, IrError, Tensor};
 use cleave_kernels::KernelError;
 
@@ -29,6 +30,9 @@ pub enum RuntimeError {
         /// What stands against it.
         why: String,
     },
+    /// A graph that the backend's table cannot break up.
+    #[error(transparent)]
+    Decompose(#[from] DecomposeError),
     /// A kernel that refuses its shapes or operands.
     #[error(transparent)]
     Kernel(#[from] KernelError),

@@ -1,1 +1,16 @@
-//! runtime
+//! Running graphs: the reference interpreter and the CPU backend.
+//!
+//! Files and policy are deliberately absent.
+
+mod compile;
+pub mod error;
+mod kernel;
+mod lower;
+mod memory;
+pub mod plan;
+pub mod reference;
+pub mod session;
+
+pub use error::{Result, RuntimeError};
+pub use plan::{Plan, PlannedKernel};
+pub use session::{Options, Session};

@@ -5,6 +5,7 @@ use crate::error::{Result, RuntimeError, check_inputs};
 use crate::lower::PackedWeights;
 use crate::plan::Plan;
 use crate::reference;
+use cleave_decompose::{Table, decompose};
 use cleave_ir::{Arg, Bindings, Graph, Kind, Meta, Node, NodeId, Tensor, transform};
 use cleave_kernels::{AlignedVec, Isa, ThreadPool};
 use std::sync::Arc;
@@ -29,6 +30,8 @@ impl Default for Options {
 /// A model to be run.
 pub struct Session {
     graph: Graph,
+    /// The graph as far broken up as the backend wants it.
+    lowered: Graph,
     options: Options,
     pool: ThreadPool,
     packed: PackedWeights,
@@ -54,13 +57,14 @@ impl Session {
     /// A session for a graph, float or quantized, at the semantic level. Nothing is compiled yet.
     ///
     /// # Errors
-    /// A graph that is not valid.
+    /// A graph without results, or one that the backend's table cannot break up.
     pub fn new(graph: &Graph, options: Options) -> Result<Session> {
         if graph.output().is_none() {
             return Err(RuntimeError::Ir(cleave_ir::IrError::Invalid(vec!["the graph has no results".into()])));
         }
         Ok(Session {
             graph: graph.clone(),
+            lowered: decompose(graph, &Table::cpu())?,
             options,
             pool: ThreadPool::new(options.threads),
             packed: PackedWeights::new(),
@@ -127,9 +131,10 @@ impl Session {
         timed: Option<&mut Vec<Duration>>,
     ) -> Result<Vec<Tensor>> {
         check_inputs(&self.graph, inputs)?;
-        let known = self.programs.iter().position(|p| {
-            p.taps == taps && p.shapes.iter().map(Vec::as_slice).eq(inputs.iter().map(Tensor::shape))
-        });
+        let known = self
+            .programs
+            .iter()
+            .position(|p| p.taps == taps && p.shapes.iter().map(Vec::as_slice).eq(inputs.iter().map(Tensor::shape)));
         let at = match known {
             Some(at) => at,
             None => {
@@ -141,8 +146,7 @@ impl Session {
         self.refuse_nan(inputs)?;
         match &self.programs[at].body {
             Body::Compiled(c) => {
-                let mut work =
-                    Workspace { arena: &mut self.arena, scratch: &mut self.scratch, pool: &self.pool };
+                let mut work = Workspace { arena: &mut self.arena, scratch: &mut self.scratch, pool: &self.pool };
                 c.run(&mut work, &bytes, tap, timed)
             }
             Body::Reference => reference::run_with_taps(&self.graph, inputs, taps, &mut |id, t| {
@@ -175,7 +179,14 @@ impl Session {
         }
         let bound = self.graph.bind(shapes)?;
         let results = self.graph.results().len();
-        let body = match specialise(&self.graph, &bound, taps)? {
+        let tapped;
+        let graph = if taps.is_empty() {
+            &self.lowered
+        } else {
+            tapped = decompose(&with_results(&self.graph, taps), &Table::cpu())?;
+            &tapped
+        };
+        let body = match specialise(graph, &bound)? {
             Some(g) => {
                 let Options { isa, threads } = self.options;
                 let c = Compiled::new(&Arc::new(g), isa, threads, results, &mut self.packed)?;
@@ -194,20 +205,14 @@ impl Session {
     }
 }
 
-/// The graph for these sizes with the taps as further results, broken up as far as the backend wants it. None if
-/// sizes depend on data.
-fn specialise(graph: &Graph, bound: &Bindings, taps: &[NodeId]) -> Result<Option<Graph>> {
-    let tapped;
-    let graph = if taps.is_empty() {
-        graph
-    } else {
-        tapped = with_results(graph, taps);
-        &tapped
-    };
+/// The graph for these sizes. None if sizes depend on data.
+fn specialise(graph: &Graph, bound: &Bindings) -> Result<Option<Graph>> {
     let g = transform::bind(graph, bound)?;
     let sized = |m: &Meta| match m {
         Meta::Tensor(t) => t.shape.iter().all(|d| d.as_const().is_some()),
-        Meta::Tuple(items) => items.iter().all(|m| m.as_tensor().is_none_or(|t| t.shape.iter().all(|d| d.as_const().is_some()))),
+        Meta::Tuple(items) => {
+            items.iter().all(|m| m.as_tensor().is_none_or(|t| t.shape.iter().all(|d| d.as_const().is_some())))
+        }
         _ => true,
     };
     Ok(if g.nodes().all(|(_, n)| sized(&n.meta)) { Some(g) } else { None })

@@ -98,11 +98,14 @@ fn chains_of_pointwise_ops_are_one_kernel() {
 fn taps_see_every_value_row_major() {
     let g = graph(RESIDUAL);
     let x = Random::new(9).floats(&[2, 3, 17, 15], 1.0);
-    let taps: Vec<_> = ["x", "conv2d", "relu", "hardswish", "mean", "view"].iter().map(|n| g.find(n).unwrap()).collect();
+    let taps: Vec<_> =
+        ["x", "conv2d", "relu", "hardswish", "mean", "view"].iter().map(|n| g.find(n).unwrap()).collect();
     let (mut got, mut want) = (vec![], vec![]);
     let mut s = Session::new(&g, Options::default()).unwrap();
     let y = s.run_with_taps(std::slice::from_ref(&x), &taps, &mut |n, t| got.push((n, t.clone()))).unwrap();
-    let r = cleave_runtime::reference::run_with_taps(&g, std::slice::from_ref(&x), &taps, &mut |n, t| want.push((n, t.clone())));
+    let r = cleave_runtime::reference::run_with_taps(&g, std::slice::from_ref(&x), &taps, &mut |n, t| {
+        want.push((n, t.clone()))
+    });
     assert_eq!(got.len(), 6);
     for ((n, a), (m, b)) in got.iter().zip(&want) {
         assert_eq!((n, a.shape()), (m, b.shape()));

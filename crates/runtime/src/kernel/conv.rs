@@ -50,8 +50,7 @@ impl Kernel for ConvKernel {
             *input = side.bind(bytes);
         }
         let y = &mut *io.writes[0];
-        let data =
-            if self.bytes { Sink::U8(SharedMut::new(y)) } else { Sink::F32(SharedMut::new(floats_mut(y))) };
+        let data = if self.bytes { Sink::U8(SharedMut::new(y)) } else { Sink::F32(SharedMut::new(floats_mut(y))) };
         let output = TileOutput { data, stride: self.stride, offset: 0 };
         let x = floats(io.reads[0]);
         Ok(self.body.run_into(io.pool, x, &inputs[..self.sides.len()], &[output], io.scratch)?)

@@ -5,14 +5,18 @@ mod copy;
 mod fallback;
 mod pad;
 mod pointwise;
+mod pool;
 mod qconv;
+mod rows;
 
 pub(crate) use conv::{ConvKernel, ConvTransposeKernel, Side};
 pub(crate) use copy::CopyKernel;
 pub(crate) use fallback::{Operand, ReferenceKernel, shift};
 pub(crate) use pad::PadKernel;
-pub(crate) use pointwise::{LutKernel, PointwiseKernel};
+pub(crate) use pointwise::PointwiseKernel;
+pub(crate) use pool::{AvgPoolKernel, MaxPoolKernel};
 pub(crate) use qconv::{QConvKernel, QConvTransposeKernel, QSides};
+pub(crate) use rows::Dense;
 
 use crate::error::Result;
 use cleave_kernels::ThreadPool;

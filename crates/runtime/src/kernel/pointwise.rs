@@ -1,4 +1,4 @@
-//! Pointwise programs and tables over whole tensors.
+//! Pointwise programs over whole tensors.
 
 use super::{Io, Kernel, floats, floats_mut};
 use crate::error::Result;
@@ -33,24 +33,5 @@ impl Kernel for PointwiseKernel {
             };
         }
         Ok(self.body.run(io.pool, &inputs[..ni], &mut outputs[..no])?)
-    }
-}
-
-/// A function of bytes as a table, over a dense tensor.
-pub(crate) struct LutKernel {
-    /// The result for each byte.
-    pub(crate) table: Box<[u8; 256]>,
-}
-
-impl Kernel for LutKernel {
-    fn name(&self) -> String {
-        "lut_u8".into()
-    }
-
-    fn run(&self, io: &mut Io<'_, '_>) -> Result<()> {
-        for (y, x) in io.writes[0].iter_mut().zip(io.reads[0]) {
-            *y = self.table[usize::from(*x)];
-        }
-        Ok(())
     }
 }

@@ -17,7 +17,8 @@ impl Lower<'_> {
         let args: Vec<NodeId> = node.args.iter().flat_map(Arg::nodes).collect();
         let constant = |n: &NodeId| matches!(self.state(*n), State::Constant(_) | State::DequantConstant);
         let small = |m: &Meta| {
-            let size: Option<i64> = m.as_tensor().map(|t| t.shape.iter().map(|d| d.as_const()).product::<Option<i64>>())?;
+            let size: Option<i64> =
+                m.as_tensor().map(|t| t.shape.iter().map(|d| d.as_const()).product::<Option<i64>>())?;
             Some(size? <= MAX_FOLDED)
         };
         if !args.iter().all(constant) || small(&node.meta) == Some(false) {

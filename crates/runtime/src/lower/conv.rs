@@ -121,8 +121,7 @@ fn spatial(
     let (h, kh) = if n == 1 { (1, 1) } else { (xs[2], w[2]) };
     let (c_in, c_out) = if transposed { (w[0], w[1] * groups) } else { (w[1] * groups, w[0]) };
     let pad = [padding[0] + extra[0], padding[1] + extra[1], padding[0] + extra[2], padding[1] + extra[3]];
-    let shape =
-        ConvShape { n: xs[0], h, w: xs[n + 1], c_in, c_out, kh, kw: w[n + 1], stride, pad, dilation, groups };
+    let shape = ConvShape { n: xs[0], h, w: xs[n + 1], c_in, c_out, kh, kw: w[n + 1], stride, pad, dilation, groups };
     shape.check().ok()?;
     let transposed = match transposed {
         true => Some(two(a.sizes("output_padding", n)?, 0)),
@@ -184,7 +183,13 @@ pub(crate) fn layout(v: &Value, shape: &[usize], order: &[usize]) -> Option<Layo
 }
 
 /// Emits a float convolution with the region behind it. None if no kernel does both.
-pub(crate) fn emit(l: &mut Lower<'_>, c: &Convolution, root: NodeId, region: &Region, sink: &Sink) -> Result<Option<Value>> {
+pub(crate) fn emit(
+    l: &mut Lower<'_>,
+    c: &Convolution,
+    root: NodeId,
+    region: &Region,
+    sink: &Sink,
+) -> Result<Option<Value>> {
     let shape = l.shape(root)?;
     let order = c.order(shape.len());
     let clamp = if matches!(sink, Sink::Float) { clamps(l, &region.nodes) } else { None };

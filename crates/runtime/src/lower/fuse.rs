@@ -90,7 +90,7 @@ impl Lower<'_> {
             Deferred::Convolution(c) if c.quantized => qconv::emit(self, &c, root, region, sink),
             Deferred::Convolution(c) => conv::emit(self, &c, root, region, sink),
             Deferred::Pad(x, pads) if anchor == root => super::moving::emit_pad(self, root, x, pads).map(Some),
-            Deferred::Pool if anchor == root => quantized::emit_pool(self, root).map(Some),
+            Deferred::Pool => super::pool::emit(self, anchor, root, region, sink),
             _ => Ok(None),
         }
     }

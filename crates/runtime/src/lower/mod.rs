@@ -11,8 +11,10 @@ mod conv;
 mod fuse;
 mod moving;
 mod pointwise;
+mod pool;
 mod qconv;
 mod quantized;
+mod rows;
 mod state;
 mod view;
 
@@ -23,7 +25,7 @@ use crate::error::Result;
 use crate::kernel::Kernel;
 use crate::memory::{Buffer, Home, Span, Storage, Value, channels_last, row_major, strides_in};
 use crate::plan::PlannedKernel;
-use cleave_ir::{Arg, Graph, Kind, NodeId};
+use cleave_ir::{Arg, Class, Graph, Kind, NodeId};
 use cleave_kernels::Isa;
 use cleave_kernels::conv_f32::{ConvF32, EpilogueF32};
 use indexmap::IndexMap;
@@ -36,7 +38,7 @@ type Rule = fn(&mut Lower<'_>, NodeId) -> Result<bool>;
 type Rules = &'static [(&'static str, Rule)];
 
 /// All rules. What none of them takes is pointwise, or falls back to the reference interpreter.
-static RULES: &[Rules] = &[view::RULES, moving::RULES, conv::RULES, quantized::RULES];
+static RULES: &[Rules] = &[view::RULES, moving::RULES, conv::RULES, pool::RULES, rows::RULES, quantized::RULES];
 
 /// One step of a compiled model.
 pub(crate) enum Stage {
@@ -144,11 +146,11 @@ impl Lower<'_> {
     fn call(&mut self, id: NodeId) -> Result<()> {
         let node = self.g.node(id);
         let Some(op) = node.op() else { return Ok(()) };
-        let rule = RULES.iter().flat_map(|r| r.iter()).find(|(name, _)| *name == op.name).map(|(_, rule)| *rule);
-        let done = match rule {
-            Some(rule) => rule(self, id)?,
-            None => false,
-        };
+        // A dequantize of constants is kept as it is, for kernels that take levels; a view of one costs nothing.
+        let mut done = !matches!(op.class, Class::Quantize | Class::View) && self.fold(id)?;
+        for (_, rule) in RULES.iter().flat_map(|r| r.iter()).filter(|(name, _)| *name == op.name) {
+            done = done || rule(self, id)?;
+        }
         if !done && !self.fold(id)? && !pointwise::defer(self, id)? {
             constant::fallback(self, id)?;
         }
@@ -208,7 +210,7 @@ impl Lower<'_> {
         if let State::Stored(_) | State::Dequant(..) | State::Tuple(_) = state
             && let Some(op) = self.g.node(id).op()
         {
-            let free = if op.class == cleave_ir::Class::Quantize { "fused" } else { "view" };
+            let free = if op.class == Class::Quantize { "fused" } else { "view" };
             self.nodes.entry(self.g.node(id).name.clone()).or_insert_with(|| free.into());
         }
         self.states[id.index()] = state;
@@ -243,7 +245,14 @@ impl Lower<'_> {
     }
 
     /// Appends a kernel that computes `out`; `nodes` are those that it covers, `stem` its name without number.
-    pub(crate) fn step(&mut self, kernel: Box<dyn Kernel>, reads: &[&Value], out: &Value, stem: &str, nodes: &[NodeId]) {
+    pub(crate) fn step(
+        &mut self,
+        kernel: Box<dyn Kernel>,
+        reads: &[&Value],
+        out: &Value,
+        stem: &str,
+        nodes: &[NodeId],
+    ) {
         let name = format!("{stem}_{}", self.counter);
         self.counter += 1;
         let mut covered: Vec<NodeId> = nodes.to_vec();

@@ -94,7 +94,8 @@ fn cat(l: &mut Lower<'_>, id: NodeId) -> Result<bool> {
     let storage = values[0].storage;
     let reserved = l.cats.get(&id).filter(|v| v.storage == storage).cloned();
     let whole = reserved.unwrap_or_else(|| {
-        let last = values.iter().any(Value::is_channels_last) || (shape.len() == 4 && !values[0].is_dense(&row_major(4)));
+        let last =
+            values.iter().any(Value::is_channels_last) || (shape.len() == 4 && !values[0].is_dense(&row_major(4)));
         let order = if last { Lower::spatial_order(shape.len()) } else { row_major(shape.len()) };
         l.alloc(&shape, storage, &order)
     });
@@ -173,9 +174,8 @@ impl Lower<'_> {
     /// Whether a convolution reads a node as its input and can have the zeros put around it.
     fn takes_pad(&self, conv: NodeId, pad: NodeId) -> bool {
         let a = Args::of(self.g, conv);
-        let constant = |n: Option<NodeId>| {
-            n.is_none_or(|n| matches!(self.state(n), State::Constant(_) | State::DequantConstant))
-        };
+        let constant =
+            |n: Option<NodeId>| n.is_none_or(|n| matches!(self.state(n), State::Constant(_) | State::DequantConstant));
         a.tensor("input") == Some(pad) && constant(a.tensor("weight")) && constant(a.tensor("bias"))
     }
 

@@ -5,7 +5,7 @@ use super::{Args, Deferred, Lower, State};
 use crate::error::Result;
 use crate::kernel::PointwiseKernel;
 use crate::memory::{Storage, Value, row_major};
-use cleave_ir::{Arg, Graph, Node, NodeId};
+use cleave_ir::{Arg, Class, Graph, Node, NodeId};
 use cleave_kernels::pointwise::{Binary, Builder, Input, Output, Pointwise, Program, Unary, Val};
 use cleave_numerics::DType;
 use indexmap::IndexMap;
@@ -31,9 +31,7 @@ macro_rules! plain {
 static FORMS: &[(&str, Reader)] = &[
     ("aten.relu.default", plain!(Relu)),
     ("aten.relu6.default", |_| Some(Form::Unary(Unary::Clamp { lo: 0.0, hi: 6.0 }))),
-    ("aten.hardtanh.default", |a| {
-        Some(Form::Unary(Unary::Clamp { lo: a.float("min_val")?, hi: a.float("max_val")? }))
-    }),
+    ("aten.hardtanh.default", |a| Some(Form::Unary(Unary::Clamp { lo: a.float("min_val")?, hi: a.float("max_val")? }))),
     ("aten.clamp.default", |a| {
         let bound = |name: &str, none: f32| if a.is_none(name) { Some(none) } else { a.float(name) };
         Some(Form::Unary(Unary::Clamp { lo: bound("min", f32::NEG_INFINITY)?, hi: bound("max", f32::INFINITY)? }))
@@ -116,7 +114,13 @@ pub(crate) struct Compiled {
 }
 
 /// Compiles a region; an anchor's result is the program's input 0. None if it exceeds what a program can hold.
-pub(crate) fn compile(l: &Lower<'_>, root: NodeId, region: &Region, anchor: Option<NodeId>, sink: &Sink) -> Option<Compiled> {
+pub(crate) fn compile(
+    l: &Lower<'_>,
+    root: NodeId,
+    region: &Region,
+    anchor: Option<NodeId>,
+    sink: &Sink,
+) -> Option<Compiled> {
     let mut b = Builder::default();
     let mut values: IndexMap<NodeId, Val> = IndexMap::new();
     let mut leaves = vec![];
@@ -221,10 +225,10 @@ pub(crate) fn emit_program(
 
 impl Lower<'_> {
     /// The order in which a pointwise result is stored: that of its operands, channels last if they differ.
-    fn order_for(&self, root: NodeId, leaves: &[Value], shape: &[usize]) -> Vec<usize> {
+    pub(crate) fn order_for(&self, root: NodeId, leaves: &[Value], shape: &[usize]) -> Vec<usize> {
         let last = Lower::spatial_order(shape.len());
         let whole = || leaves.iter().filter(|v| v.shape == shape);
-        let wants = shape.len() == 4 && self.g.users(root).iter().any(|u| self.is_spatial(*u));
+        let wants = shape.len() >= 3 && self.g.users(root).iter().any(|u| self.is_spatial(*u));
         if whole().any(Value::is_channels_last) || wants {
             return last;
         }
@@ -235,9 +239,9 @@ impl Lower<'_> {
     fn is_spatial(&self, id: NodeId) -> bool {
         let Some(op) = self.g.node(id).op() else { return false };
         match op.class {
-            cleave_ir::Class::Quantize => self.g.users(id).iter().any(|u| self.is_spatial(*u)),
-            cleave_ir::Class::Pool => true,
-            cleave_ir::Class::Strategic => op.base().starts_with("conv"),
+            Class::Quantize => self.g.users(id).iter().any(|u| self.is_spatial(*u)),
+            Class::Pool => self.shape(id).is_ok_and(|s| s.len() == 4),
+            Class::Strategic => op.base().starts_with("conv"),
             _ => false,
         }
     }

@@ -125,7 +125,13 @@ fn absorb(l: &Lower<'_>, c: &Convolution, region: &Region) -> Option<Absorbed> {
 }
 
 /// Emits a quantized convolution with the region behind it. None if no kernel does both.
-pub(crate) fn emit(l: &mut Lower<'_>, c: &Convolution, root: NodeId, region: &Region, sink: &Sink) -> Result<Option<Value>> {
+pub(crate) fn emit(
+    l: &mut Lower<'_>,
+    c: &Convolution,
+    root: NodeId,
+    region: &Region,
+    sink: &Sink,
+) -> Result<Option<Value>> {
     let absorbed = match (sink, region.nodes.is_empty()) {
         (Sink::Float, true) => Absorbed { residual: None, bounds: (f32::NEG_INFINITY, f32::INFINITY) },
         (Sink::Float, false) => return Ok(None),
@@ -170,8 +176,7 @@ pub(crate) fn emit(l: &mut Lower<'_>, c: &Convolution, root: NodeId, region: &Re
     };
     let out = l.destination(sink.node(root), &shape, sink.storage(), &order);
     let stride = out.pixel_stride(&order).ok_or_else(|| l.unsupported(c.id, "its output has no pixel stride"))?;
-    let sides =
-        QSides { residual: residual.as_ref().map(|r| r.2), stride, bytes: sink.storage() != Storage::F32 };
+    let sides = QSides { residual: residual.as_ref().map(|r| r.2), stride, bytes: sink.storage() != Storage::F32 };
     let reads: Vec<&Value> = std::iter::once(&x).chain(residual.as_ref().map(|r| &r.0)).collect();
     l.step(body.bind(sides), &reads, &out, &stem, &nodes);
     Ok(Some(out))
@@ -183,14 +188,11 @@ fn requant(c: &Convolution, w: &Levels, x: &Quant, sink: &Sink, absorbed: &Absor
         return Requant::new(scales.iter().map(|sw| x.q.scale * sw).collect(), 0);
     };
     let (lo, hi) = absorbed.bounds;
-    let mut requant = Requant::new(
-        scales.iter().map(|sw| multiplier(x.q.scale, *sw, out.q.scale)).collect(),
-        out.q.zero_point,
-    );
+    let mut requant =
+        Requant::new(scales.iter().map(|sw| multiplier(x.q.scale, *sw, out.q.scale)).collect(), out.q.zero_point);
     requant.qmin = i32::from(out.q.eval(lo));
     requant.qmax = i32::from(out.q.eval(hi));
-    requant.residual =
-        r.map(|r| Residual { multiplier: r.q.scale / out.q.scale, zero_point: r.q.zero_point });
+    requant.residual = r.map(|r| Residual { multiplier: r.q.scale / out.q.scale, zero_point: r.q.zero_point });
     requant
 }
 

@@ -2,14 +2,17 @@
 
 use super::conv::clamps;
 use super::fuse::{Region, Sink};
-use super::pointwise::{Compiled, Form, compile, emit_program, form};
-use super::{Deferred, Lower, Quant, Rules, State};
+use super::pointwise::{Compiled, Form, compile, emit_program, form, leaf};
+use super::{Lower, Quant, Rules, State};
 use crate::error::Result;
-use crate::kernel::LutKernel;
-use crate::memory::Value;
+use crate::kernel::Dense;
+use crate::memory::{Value, row_major};
 use cleave_ir::{Arg, NodeId};
 use cleave_kernels::ThreadPool;
+use cleave_kernels::lut::Lut;
 use cleave_kernels::pointwise::{Binary, Builder, Data, DataMut, Input, Output, Pointwise, Quantize};
+use cleave_kernels::qbinary::{QBinary, QOp};
+use cleave_kernels::quant::Dequantize;
 use cleave_numerics::DType;
 
 /// The ops lowered here.
@@ -65,12 +68,33 @@ pub(crate) fn emit(l: &mut Lower<'_>, root: NodeId, region: &Region, sink: &Sink
     if let Some(v) = table(l, root, region, sink)? {
         return Ok(Some(v));
     }
-    let Some(compiled) = binary(l, region, quant) else { return Ok(None) };
-    let stem = match compiled.leaves.len() {
-        1 => "qsquare",
-        _ => "poi_fused",
-    };
-    emit_program(l, root, region, sink, compiled, stem).map(Some)
+    if let Some(v) = transposed(l, root, region, sink, quant)? {
+        return Ok(Some(v));
+    }
+    match Operands::of(l, region) {
+        Some(o) => o.emit(l, root, region, sink, quant),
+        None => Ok(None),
+    }
+}
+
+/// Row-major floats to levels with the channels last, in one pass.
+fn transposed(l: &mut Lower<'_>, root: NodeId, region: &Region, sink: &Sink, quant: &Quant) -> Result<Option<Value>> {
+    let State::Stored(v) = l.state(root).clone() else { return Ok(None) };
+    let last = Lower::spatial_order(v.shape.len());
+    let wanted = l.order_for(sink.node(root), std::slice::from_ref(&v), &v.shape) == last;
+    if !region.nodes.is_empty()
+        || v.shape.len() < 3
+        || !wanted
+        || v.is_dense(&last)
+        || !v.is_dense(&row_major(v.shape.len()))
+    {
+        return Ok(None);
+    }
+    let out = l.alloc(&v.shape, sink.storage(), &last);
+    let dims = [v.shape[0], v.shape[1], v.shape[2..].iter().product()];
+    let kernel = Dense::QuantizeNchw(l.isa, quant.q, dims);
+    l.step(Box::new(kernel), &[&v], &out, "poi_fused_quantize", &sink.covers(&[]));
+    Ok(Some(out))
 }
 
 /// A function of one quantized tensor as 256 results, computed with the arithmetic of its program.
@@ -82,7 +106,7 @@ fn table(l: &mut Lower<'_>, root: NodeId, region: &Region, sink: &Sink) -> Resul
     let out = l.alloc(&x.shape, sink.storage(), &order);
     let nodes = sink.covers(&region.nodes);
     let name = l.fused_name("lut", &nodes);
-    l.step(Box::new(LutKernel { table }), &[&x], &out, &name, &nodes);
+    l.step(Box::new(Dense::Lut(Lut::new(l.isa, *table))), &[&x], &out, &name, &nodes);
     Ok(Some(out))
 }
 
@@ -111,51 +135,81 @@ pub(crate) fn requantize(l: &mut Lower<'_>, id: NodeId, want: &Quant) -> Result<
     v.ok_or_else(|| l.unsupported(id, "its levels have no table"))
 }
 
-/// `dq + dq` or `dq · dq` with clamps behind it: each operand is scaled to the output's units beforehand.
-///
-/// Sum: `f32(a - za)·(sa/sy) + f32(b - zb)·(sb/sy)`; product: `f32((a - za)·(b - zb))·(sa·sb/sy)`.
-fn binary(l: &Lower<'_>, region: &Region, quant: &Quant) -> Option<Compiled> {
-    let (first, rest) = region.nodes.split_first()?;
-    let Form::Binary(op @ (Binary::Add | Binary::Mul), alpha) = form(l.g, *first)? else { return None };
-    let (lo, hi) = clamps(l, rest)?;
-    let args: Vec<NodeId> = l.g.node(*first).args[..2].iter().flat_map(Arg::nodes).collect();
-    let [a, b] = args.as_slice() else { return None };
-    let (State::Dequant(_, qa), State::Dequant(_, qb)) = (l.state(*a), l.state(*b)) else { return None };
-    if alpha != 1.0 {
-        return None;
-    }
-    let mut p = Builder::default();
-    let sy = quant.q.scale;
-    let (sa, sb) = match op {
-        Binary::Add => (qa.q.scale / sy, qb.q.scale / sy),
-        _ => (1.0, 1.0),
-    };
-    let x = p.input(Input::U8 { scale: sa, zero_point: qa.q.zero_point });
-    let (y, leaves) = if a == b {
-        (x, vec![*a])
-    } else {
-        (p.input(Input::U8 { scale: sb, zero_point: qb.q.zero_point }), vec![*a, *b])
-    };
-    let mut z = p.binary(op, x, y);
-    if op == Binary::Mul {
-        let scale = p.constant(qa.q.scale * qb.q.scale / sy);
-        z = p.binary(Binary::Mul, z, scale);
-    }
-    let bound = |x: f32| i32::from(quant.q.eval(x));
-    let q = Quantize { qmin: bound(lo), qmax: bound(hi), ..quant.unit() };
-    p.store(z, Output::U8(q));
-    Some(Compiled { program: p.build().ok()?, leaves })
+/// `dq + dq` or `dq · dq` with clamps behind it.
+struct Operands {
+    op: Binary,
+    nodes: [NodeId; 2],
+    quants: [Quant; 2],
+    bounds: (f32, f32),
 }
 
-/// A deferred mean as floats.
-pub(crate) fn emit_pool(l: &mut Lower<'_>, root: NodeId) -> Result<Value> {
-    l.states[root.index()] = State::Unset;
-    super::constant::fallback(l, root)?;
-    match l.state(root).clone() {
-        State::Stored(v) => {
-            l.states[root.index()] = State::Deferred(Deferred::Pool);
-            Ok(v)
+impl Operands {
+    fn of(l: &Lower<'_>, region: &Region) -> Option<Operands> {
+        let (first, rest) = region.nodes.split_first()?;
+        let Form::Binary(op @ (Binary::Add | Binary::Mul), 1.0) = form(l.g, *first)? else { return None };
+        let bounds = clamps(l, rest)?;
+        let args: Vec<NodeId> = l.g.node(*first).args[..2].iter().flat_map(Arg::nodes).collect();
+        let nodes: [NodeId; 2] = args.try_into().ok()?;
+        let (State::Dequant(_, qa), State::Dequant(_, qb)) = (l.state(nodes[0]), l.state(nodes[1])) else {
+            return None;
+        };
+        Some(Operands { op, nodes, quants: [*qa, *qb], bounds })
+    }
+
+    /// The output's range with the clamps, for values in units of its scale.
+    fn unit(&self, quant: &Quant) -> Quantize {
+        let bound = |x: f32| i32::from(quant.q.eval(x));
+        Quantize { qmin: bound(self.bounds.0), qmax: bound(self.bounds.1), ..quant.unit() }
+    }
+
+    /// Sum: `f32(a - za)·(sa/sy) + f32(b - zb)·(sb/sy)`; product: `f32((a - za)·(b - zb))·(sa·sb/sy)`.
+    fn program(&self, quant: &Quant) -> Option<Compiled> {
+        let [qa, qb] = &self.quants;
+        let mut p = Builder::default();
+        let sy = quant.q.scale;
+        let (sa, sb) = match self.op {
+            Binary::Add => (qa.q.scale / sy, qb.q.scale / sy),
+            _ => (1.0, 1.0),
+        };
+        let x = p.input(Input::U8 { scale: sa, zero_point: qa.q.zero_point });
+        let (y, leaves) = if self.nodes[0] == self.nodes[1] {
+            (x, vec![self.nodes[0]])
+        } else {
+            (p.input(Input::U8 { scale: sb, zero_point: qb.q.zero_point }), self.nodes.to_vec())
+        };
+        let mut z = p.binary(self.op, x, y);
+        if self.op == Binary::Mul {
+            let scale = p.constant(qa.q.scale * qb.q.scale / sy);
+            z = p.binary(Binary::Mul, z, scale);
         }
-        _ => Err(l.unsupported(root, "its value is not one tensor")),
+        p.store(z, Output::U8(self.unit(quant)));
+        Some(Compiled { program: p.build().ok()?, leaves })
+    }
+
+    /// A sum of two tensors of one shape and order by its own kernel, all else by a program.
+    fn emit(
+        &self,
+        l: &mut Lower<'_>,
+        root: NodeId,
+        region: &Region,
+        sink: &Sink,
+        quant: &Quant,
+    ) -> Result<Option<Value>> {
+        let (a, b) = (leaf(l, self.nodes[0])?, leaf(l, self.nodes[1])?);
+        let order = a.order();
+        let shape = l.shape(root)?;
+        if self.op != Binary::Add || a.shape != shape || b.shape != shape || !a.is_dense(&order) || !b.is_dense(&order)
+        {
+            let Some(compiled) = self.program(quant) else { return Ok(None) };
+            return emit_program(l, root, region, sink, compiled, "poi_fused").map(Some);
+        }
+        let part = |q: &Quant| Dequantize { scale: q.q.scale / quant.q.scale, zero_point: q.q.zero_point };
+        let [qa, qb] = &self.quants;
+        let body = QBinary::new(l.isa, QOp::Add, part(qa), part(qb), self.unit(quant))?;
+        let out = l.alloc(&shape, sink.storage(), &order);
+        let nodes = sink.covers(&region.nodes);
+        let stem = l.fused_name("poi_fused", &nodes);
+        l.step(Box::new(Dense::QBinary(body)), &[&a, &b], &out, &stem, &nodes);
+        Ok(Some(out))
     }
 }

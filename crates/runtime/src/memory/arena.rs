@@ -25,9 +25,9 @@ pub(crate) fn place(requests: &[Request]) -> (Vec<usize>, usize) {
     for i in by_size {
         let need = (requests[i].bytes + SLACK).next_multiple_of(ALIGN);
         // Those that live at the same time, by offset.
-        let overlapping = placed.iter().filter(|p| {
-            requests[**p].first <= requests[i].last && requests[i].first <= requests[**p].last
-        });
+        let overlapping = placed
+            .iter()
+            .filter(|p| requests[**p].first <= requests[i].last && requests[i].first <= requests[**p].last);
         let (mut end, mut best) = (0, None);
         for p in overlapping {
             let start = offsets[*p];

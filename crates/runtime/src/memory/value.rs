@@ -182,7 +182,11 @@ impl Value {
             return None;
         }
         if self.len() == 0 {
-            return Some(Value { shape: shape.to_vec(), strides: strides_in(shape, &row_major(shape.len())), ..self.clone() });
+            return Some(Value {
+                shape: shape.to_vec(),
+                strides: strides_in(shape, &row_major(shape.len())),
+                ..self.clone()
+            });
         }
         let mut strides = vec![1; shape.len()];
         let mut to = shape.len();

@@ -63,7 +63,10 @@ fn matmul(c: &Ctx<'_>, a: &ArrayD<f64>, b: &ArrayD<f64>) -> Result<ArrayD<f64>> 
         let shape: Vec<usize> = batch.iter().copied().chain([r, q]).collect();
         let wide = x.broadcast(shape).ok_or_else(|| c.err(format!("{:?} by {:?}", a.shape(), b.shape())))?;
         let count = batch.iter().product::<usize>();
-        wide.as_standard_layout().into_owned().into_shape_with_order(IxDyn(&[count, r, q])).map_err(|e| c.err(e.to_string()))
+        wide.as_standard_layout()
+            .into_owned()
+            .into_shape_with_order(IxDyn(&[count, r, q]))
+            .map_err(|e| c.err(e.to_string()))
     };
     let (left, right) = (full(&left, m, k)?, full(&right, k, n)?);
     let mut out = ArrayD::zeros(IxDyn(&[left.shape()[0], m, n]));

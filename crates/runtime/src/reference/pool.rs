@@ -66,8 +66,11 @@ fn planes<R: Clone + Default>(
     let shape = x.shape();
     let lead = shape.len() - 2;
     let count = shape[..lead].iter().product::<usize>();
-    let flat =
-        x.as_standard_layout().into_owned().into_shape_with_order((count, shape[lead], shape[lead + 1])).map_err(|e| c.err(e.to_string()))?;
+    let flat = x
+        .as_standard_layout()
+        .into_owned()
+        .into_shape_with_order((count, shape[lead], shape[lead + 1]))
+        .map_err(|e| c.err(e.to_string()))?;
     let mut data = Vec::with_capacity(count * out[0] * out[1]);
     for plane in flat.axis_iter(Axis(0)) {
         for i in 0..out[0] {

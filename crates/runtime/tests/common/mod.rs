@@ -41,7 +41,9 @@ pub fn graph(src: &str) -> Graph {
         let n = shape.iter().product();
         let fan: usize = shape.iter().skip(1).product::<usize>().max(1);
         let t = match meta.dtype {
-            DType::F32 if name.contains("scale") => Tensor::new(&shape, (0..n).map(|_| 0.004 + 0.003 * r.unit()).collect()),
+            DType::F32 if name.contains("scale") => {
+                Tensor::new(&shape, (0..n).map(|_| 0.004 + 0.003 * r.unit()).collect())
+            }
             DType::F32 => r.floats(&shape, (fan as f32).powf(-0.5)),
             DType::I8 => Tensor::new(&shape, (0..n).map(|_| (r.unit() * 127.4) as i8).collect()),
             DType::I32 => Tensor::new(&shape, (0..n).map(|_| (r.unit() * 3000.0) as i32).collect()),
@@ -89,7 +91,8 @@ pub fn check_quantized(g: &Graph, inputs: &[Tensor], scale: f32, steps: f32) {
         let got = s.run(inputs).expect("a run");
         for (g, w) in got.iter().zip(&want) {
             assert_eq!((g.shape(), g.dtype()), (w.shape(), w.dtype()));
-            let worst = g.to_f32().iter().zip(w.to_f32().iter()).map(|(x, y)| (x - y).abs() / scale).fold(0.0f32, f32::max);
+            let worst =
+                g.to_f32().iter().zip(w.to_f32().iter()).map(|(x, y)| (x - y).abs() / scale).fold(0.0f32, f32::max);
             assert!(worst <= steps + 1e-3, "off by {worst} steps");
         }
         assert_eq!(got, *first.get_or_insert(got.clone()), "instruction sets or threads differ");
