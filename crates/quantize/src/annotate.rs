@@ -1,0 +1,284 @@
+//! Annotation: patterns in order, each from the latest root backwards; the first match wins.
+
+use crate::annotations::{Annotations, Float, Input, Unit, compute_nodes, is_compute};
+use crate::error::{QuantizeError, Result};
+use crate::plan::MissRow;
+use crate::quantizer::{Quantizer, UnitPattern};
+use crate::select::Selection;
+use crate::spec::{Scheme, Spec, SpecId};
+use cleave_ir::{Arg, Graph, Kind, Meta, NodeId};
+use cleave_rewrite::Match;
+use indexmap::IndexSet;
+
+/// A graph while units are claimed in it.
+pub struct Annotator<'a> {
+    g: &'a Graph,
+    specs: Vec<Spec>,
+    selection: &'a Selection,
+    /// The unit or float pattern that a node belongs to.
+    owner: Vec<Option<String>>,
+    excluded: Vec<Option<String>>,
+    units: Vec<(Unit, bool)>,
+    floats: Vec<Float>,
+    misses: Vec<(NodeId, MissRow)>,
+    /// (pattern, root) of units that turned out to have unquantized inputs.
+    rejected: &'a IndexSet<(String, NodeId)>,
+}
+
+/// Decides what is quantized and how.
+///
+/// # Errors
+/// A quantizer that finds nothing, and a selector that selects nothing.
+pub fn annotate(g: &Graph, quantizer: &dyn Quantizer, selection: &Selection) -> Result<Annotations> {
+    let mut rejected = IndexSet::new();
+    let mut reasons = vec![];
+    loop {
+        let mut a = Annotator::new(g, quantizer.specs(), selection, &rejected);
+        quantizer.annotate(&mut a)?;
+        a.units.sort_by_key(|(u, _)| u.root);
+        let unfed = a.unfed();
+        if unfed.is_empty() {
+            a.misses.extend(reasons);
+            return a.finish(quantizer);
+        }
+        reasons.extend(
+            unfed
+                .iter()
+                .map(|(p, root, why)| (*root, MissRow { pattern: p.clone(), step: "inputs".into(), why: why.clone() })),
+        );
+        rejected.extend(unfed.into_iter().map(|(p, root, _)| (p, root)));
+    }
+}
+
+impl<'a> Annotator<'a> {
+    fn new(
+        g: &'a Graph,
+        specs: &[Spec],
+        selection: &'a Selection,
+        rejected: &'a IndexSet<(String, NodeId)>,
+    ) -> Annotator<'a> {
+        let excluded = g
+            .nodes()
+            .map(|(_, n)| n.op().and_then(|_| selection.excludes(n)).map(|s| format!("excluded by '{}'", s.text())));
+        Annotator {
+            g,
+            specs: specs.to_vec(),
+            selection,
+            owner: vec![None; g.len()],
+            excluded: excluded.collect(),
+            units: vec![],
+            floats: vec![],
+            misses: vec![],
+            rejected,
+        }
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &'a Graph {
+        self.g
+    }
+
+    /// Why a node may not become part of a unit: it is in one, or it is excluded.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn admit(&self, id: NodeId) -> std::result::Result<(), String> {
+        if let Some(why) = &self.excluded[id.index()] {
+            return Err(format!("{} is {why}", self.g.node(id).name));
+        }
+        match &self.owner[id.index()] {
+            Some(o) => Err(format!("{} belongs to a {o}", self.g.node(id).name)),
+            None => Ok(()),
+        }
+    }
+
+    /// Claims all units that a pattern finds among the nodes that are free.
+    pub fn apply(&mut self, p: &UnitPattern) {
+        for id in self.g.ids().rev() {
+            let Some(op) = self.g.node(id).op() else { continue };
+            let through = self.g.node(id).args.first().and_then(|a| match a {
+                Arg::Node(n) if op.name == "getitem" => self.g.node(*n).op(),
+                _ => None,
+            });
+            if !p.pattern.may_start_at(op) && !through.is_some_and(|o| p.pattern.may_start_at(o)) {
+                continue;
+            }
+            let taken = self.owner[id.index()].is_some() || self.rejected.contains(&(p.name.clone(), id));
+            if taken || matches!(self.g.node(id).meta, Meta::Tuple(_)) {
+                continue;
+            }
+            match p.pattern.match_admitted(self.g, id, &|n| self.admit(n)) {
+                Ok(m) => {
+                    if let Err(why) = self.take(p, &m) {
+                        self.miss(id, p, "inputs", why);
+                    }
+                }
+                Err(miss) if miss.matched > 0 => self.miss(id, p, &miss.step, miss.why),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn miss(&mut self, id: NodeId, p: &UnitPattern, step: &str, why: String) {
+        self.misses.push((id, MissRow { pattern: p.name.clone(), step: step.into(), why }));
+    }
+
+    fn take(&mut self, p: &UnitPattern, m: &Match) -> std::result::Result<(), String> {
+        if let Some(s) = self.selection.excludes_pattern(&p.name) {
+            let reason = format!("excluded by '{}'", s.text());
+            self.leave_float(m, &p.name, &reason, true);
+            return Ok(());
+        }
+        if let Some(reason) = &p.float {
+            self.leave_float(m, &p.name, reason, false);
+            return Ok(());
+        }
+        let mut inputs = vec![];
+        for e in &m.edges {
+            let Some(&spec) = p.inputs.get(&e.capture) else { continue };
+            let Arg::Node(value) = e.value else { return Err(format!("{} is a number", e.capture)) };
+            self.quantizable(value, &e.capture)?;
+            let constant = self.g.constant(value).is_some();
+            if self.specs[spec].scheme == Scheme::PerChannelSymmetric && !constant {
+                return Err(format!("{} is not a constant", e.capture));
+            }
+            inputs.push(Input { capture: e.capture.clone(), user: e.user, slot: e.slot, index: e.index, value, spec });
+        }
+        self.quantizable(m.root, "the result")?;
+        let weighted = |n: &&NodeId| self.g.node(**n).op().is_some_and(|o| o.weight_axis.is_some());
+        let compute = m.nodes.iter().find(weighted).or(m.nodes.first()).copied().unwrap_or(m.root);
+        let shared = p.share.iter().find_map(|s| p.inputs.get(s).copied());
+        let output = p.output.or(if p.share.iter().any(|s| s == "output") { shared } else { None });
+        let unit = Unit {
+            pattern: p.name.clone(),
+            nodes: m.nodes.clone(),
+            root: m.root,
+            compute,
+            inputs,
+            captures: p.inputs.clone(),
+            output,
+            share: p.share.clone(),
+            follows: p.follows,
+        };
+        self.claim(unit, p.inherits);
+        Ok(())
+    }
+
+    fn quantizable(&self, id: NodeId, what: &str) -> std::result::Result<(), String> {
+        match &self.g.node(id).meta {
+            Meta::Tensor(t) if t.dtype.is_float() => Ok(()),
+            Meta::Tensor(t) => Err(format!("{what} is {}, not floating-point", t.dtype)),
+            _ => Err(format!("{what} is not one tensor")),
+        }
+    }
+
+    /// Claims a unit. With `inherits`, the spec of what it shares is that of its first shared input's producer.
+    pub fn claim(&mut self, unit: Unit, inherits: bool) {
+        for n in &unit.nodes {
+            self.owner[n.index()] = Some(format!("{} unit", unit.pattern));
+        }
+        self.units.push((unit, inherits));
+    }
+
+    fn leave_float(&mut self, m: &Match, pattern: &str, reason: &str, excluded: bool) {
+        for n in &m.nodes {
+            self.owner[n.index()] = Some(format!("pattern {pattern} that stays float"));
+            self.floats.push(Float { node: *n, reason: reason.into(), excluded });
+        }
+    }
+
+    /// Units that follow others and whose inputs are not all results of quantized units.
+    fn unfed(&mut self) -> Vec<(String, NodeId, String)> {
+        let mut fed = vec![false; self.g.len()];
+        let mut out = vec![];
+        for (u, _) in &self.units {
+            let from = |i: &&Input| !fed[i.value.index()] && self.g.constant(i.value).is_none();
+            match u.inputs.iter().find(from).filter(|_| u.follows) {
+                Some(i) => {
+                    let node = self.g.node(i.value);
+                    let what = match node.kind {
+                        Kind::Placeholder => format!("{} is the input {}", i.capture, node.name),
+                        _ => format!("{} comes from {}, which is not quantized", i.capture, node.name),
+                    };
+                    out.push((u.pattern.clone(), u.root, what));
+                }
+                None => fed[u.root.index()] = true,
+            }
+        }
+        out
+    }
+
+    fn finish(mut self, quantizer: &dyn Quantizer) -> Result<Annotations> {
+        self.inherit();
+        let compute = compute_nodes(self.g);
+        if self.units.is_empty() {
+            let best = self.misses.last();
+            let hint = best.map(|(n, m)| {
+                format!("; at {} pattern {} failed at {}: {}", self.g.node(*n).name, m.pattern, m.step, m.why)
+            });
+            self.selection.check_used()?;
+            return Err(QuantizeError::Nothing {
+                quantizer: quantizer.name().into(),
+                compute: compute.len(),
+                hint: hint.unwrap_or_default(),
+            });
+        }
+        self.selection.check_used()?;
+        let mut floats = std::mem::take(&mut self.floats);
+        floats.retain(|f| is_compute(self.g.node(f.node)));
+        for id in compute {
+            if self.owner[id.index()].is_some() {
+                continue;
+            }
+            let (reason, excluded) = match &self.excluded[id.index()] {
+                Some(why) => (why.clone(), true),
+                None => (self.why_float(id, quantizer.name()), false),
+            };
+            floats.push(Float { node: id, reason, excluded });
+        }
+        floats.sort_by_key(|f| f.node);
+        self.misses.retain(|(n, _)| self.owner[n.index()].is_none());
+        self.misses.sort_by_key(|(n, _)| *n);
+        self.misses.dedup();
+        Ok(Annotations {
+            quantizer: quantizer.name().into(),
+            divides: quantizer.divides(),
+            specs: self.specs,
+            units: self.units.into_iter().map(|(u, _)| u).collect(),
+            floats,
+            misses: self.misses,
+        })
+    }
+
+    fn why_float(&self, id: NodeId, quantizer: &str) -> String {
+        let own: Vec<&MissRow> = self.misses.iter().filter(|(n, _)| *n == id).map(|(_, m)| m).collect();
+        let unfed = own.iter().find(|m| m.step == "inputs");
+        match unfed.or(own.first()) {
+            Some(m) if m.step == "inputs" => m.why.clone(),
+            Some(m) => format!("pattern {} failed at {}: {}", m.pattern, m.step, m.why),
+            None => {
+                let op = self.g.node(id).op().map_or("", |o| o.base());
+                format!("no pattern of quantizer {quantizer} takes {op} here")
+            }
+        }
+    }
+
+    /// Gives equal specs one number, and inheriting units the spec of their first shared input's producer.
+    fn inherit(&mut self) {
+        let canonical: Vec<SpecId> =
+            self.specs.iter().map(|s| self.specs.iter().position(|o| o == s).unwrap_or_default()).collect();
+        let mut out: Vec<Option<SpecId>> = vec![None; self.g.len()];
+        for (u, inherits) in &mut self.units {
+            u.inputs.iter_mut().for_each(|i| i.spec = canonical[i.spec]);
+            u.captures.values_mut().for_each(|s| *s = canonical[*s]);
+            u.output = u.output.map(|o| canonical[o]);
+            let shared = u.inputs.iter().filter(|i| u.share.contains(&i.capture));
+            let producer = shared.into_iter().find_map(|i| out[i.value.index()]);
+            if let (true, Some(spec)) = (*inherits, producer) {
+                u.inputs.iter_mut().filter(|i| u.share.contains(&i.capture)).for_each(|i| i.spec = spec);
+                u.output = u.output.map(|_| spec);
+            }
+            out[u.root.index()] = u.output;
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Convert: quantize and dequantize put in, constants folded to integers, the plan filled in.
+//!
+//! A quantized value is quantized once, right behind its producer; every consumer has its own dequantize.
+//! Compute ops, and what stands between them and the quantize, keep their names.
+
+use crate::calibrate::Statistics;
+use crate::error::Result;
+use crate::plan::{Plan, QParamsRow, Status};
+use crate::prepare::Prepared;
+use crate::settle::{self, Settled};
+use crate::spec::{Scheme, SpecId};
+use crate::weights;
+use cleave_ir::{Arg, Builder, ConstKind, Graph, Meta, Node, NodeId, Tensor, op, transform};
+use cleave_numerics::{DType, QParams, QRange};
+use indexmap::{IndexMap, IndexSet};
+
+/// A quantized graph and its plan.
+#[derive(Clone, Debug)]
+pub struct Converted {
+    /// The graph with quantize and dequantize ops.
+    pub graph: Graph,
+    /// What was decided for each node, with numbers.
+    pub plan: Plan,
+}
+
+const NAMESPACE: &str = "quantized_decomposed.";
+
+/// A use of a value: user, parameter, place in a list.
+type Place = (NodeId, usize, Option<usize>);
+
+/// Integers with their scales and zero points per channel.
+#[derive(Clone, Copy)]
+struct Channels {
+    q: NodeId,
+    scales: NodeId,
+    zero_points: NodeId,
+}
+
+struct Converter<'a> {
+    p: &'a Prepared,
+    s: &'a Settled,
+    b: Builder,
+    /// Old to new nodes, in float.
+    map: Vec<NodeId>,
+    /// Quantized edges of the units that stay, with their unit.
+    edges: IndexMap<Place, (usize, SpecId)>,
+    /// How results of units are quantized.
+    outputs: IndexMap<NodeId, SpecId>,
+    /// The specs that consumers ask for, by value.
+    asked: IndexMap<NodeId, IndexSet<SpecId>>,
+    quantized: IndexMap<(NodeId, SpecId), NodeId>,
+    weights: IndexMap<(String, SpecId, usize), (Channels, Vec<f32>)>,
+    notes: Vec<String>,
+}
+
+/// Converts a calibrated graph.
+///
+/// # Errors
+/// Statistics that do not belong to it.
+pub fn convert(p: &Prepared, stats: &Statistics) -> Result<Converted> {
+    stats.check(p)?;
+    let settled = settle::settle(p, stats);
+    let mut c = Converter::new(p, &settled);
+    for (id, node) in p.graph.nodes() {
+        c.node(id, node);
+    }
+    let notes = std::mem::take(&mut c.notes);
+    let mut graph = c.b.finish()?;
+    graph.input_names.clone_from(&p.graph.input_names);
+    graph.output_names.clone_from(&p.graph.output_names);
+    if p.divides {
+        graph.metadata.insert("quantize".into(), "divide".into());
+    }
+    Ok(Converted { graph: transform::prune(&graph), plan: plan(p, &settled, notes) })
+}
+
+impl<'a> Converter<'a> {
+    fn new(p: &'a Prepared, s: &'a Settled) -> Converter<'a> {
+        let (mut edges, mut outputs) = (IndexMap::new(), IndexMap::new());
+        let mut asked: IndexMap<NodeId, IndexSet<SpecId>> = IndexMap::new();
+        for (n, u) in p.units.iter().enumerate().filter(|(n, _)| s.dropped[*n].is_none()) {
+            for i in &u.inputs {
+                edges.insert((i.user, i.slot, i.index), (n, i.spec));
+                if p.sites.contains_key(&(i.value, i.spec)) {
+                    asked.entry(i.value).or_default().insert(i.spec);
+                }
+            }
+            if let Some(o) = s.outputs[n] {
+                outputs.insert(u.root, o);
+            }
+        }
+        let b = Builder::from_graph(p.graph.shell());
+        let (quantized, weights) = (IndexMap::new(), IndexMap::new());
+        Converter { p, s, b, map: vec![], edges, outputs, asked, quantized, weights, notes: vec![] }
+    }
+
+    fn node(&mut self, id: NodeId, node: &Node) {
+        self.b.set_origin(node.origin.clone());
+        // One dequantize for each (consumer, value) outside of units.
+        let mut plain = IndexMap::new();
+        let args = node.args.iter().enumerate().map(|(slot, a)| self.argument(id, slot, a, &mut plain)).collect();
+        let new = self.b.edit(|g| g.push(Node { args, ..node.clone() }));
+        self.map.push(new);
+        if self.p.graph.constant(id).is_some() {
+            return;
+        }
+        let first = self.outputs.get(&id).copied();
+        let others = self.asked.get(&id).cloned().unwrap_or_default();
+        for spec in first.into_iter().chain(others) {
+            self.quantize(id, spec);
+        }
+    }
+
+    fn argument(&mut self, user: NodeId, slot: usize, a: &Arg, plain: &mut IndexMap<NodeId, NodeId>) -> Arg {
+        match a {
+            Arg::Node(value) => Arg::Node(self.operand((user, slot, None), *value, plain)),
+            Arg::List(items) => {
+                let one = |(i, a): (usize, &Arg)| match a {
+                    Arg::Node(value) => Arg::Node(self.operand((user, slot, Some(i)), *value, plain)),
+                    other => other.map_nodes(&mut |n| Arg::Node(self.map[n.index()])),
+                };
+                Arg::List(items.iter().enumerate().map(one).collect())
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// What a consumer reads in place of a value.
+    fn operand(&mut self, place: Place, value: NodeId, plain: &mut IndexMap<NodeId, NodeId>) -> NodeId {
+        if let Some(&(unit, spec)) = self.edges.get(&place) {
+            let done = match self.p.specs[spec].scheme {
+                Scheme::PerChannelSymmetric => self.weight(place.0, value, spec),
+                Scheme::Derived { .. } => self.bias(unit, value, spec),
+                _ => {
+                    let q = self.quantize(value, spec);
+                    Some(self.dequantize(q, value, spec))
+                }
+            };
+            return done.unwrap_or(self.map[value.index()]);
+        }
+        let Some(&spec) = self.outputs.get(&value) else { return self.map[value.index()] };
+        if let Some(done) = plain.get(&value) {
+            return *done;
+        }
+        let q = self.quantize(value, spec);
+        let dq = self.dequantize(q, value, spec);
+        plain.insert(value, dq);
+        dq
+    }
+
+    fn qparams(&self, value: NodeId, spec: SpecId) -> QParams {
+        let group = self.p.sites.get(&(value, spec));
+        let q = group.and_then(|g| self.s.qparams[*g]);
+        q.expect("invariant: units whose groups have no qparams were dropped")
+    }
+
+    /// The quantized form of a value under a spec.
+    fn quantize(&mut self, value: NodeId, spec: SpecId) -> NodeId {
+        if let Some(q) = self.quantized.get(&(value, spec)) {
+            return *q;
+        }
+        let p = self.qparams(value, spec);
+        let range = self.p.specs[spec].range;
+        let name = format!("{}_q", self.p.graph.node(value).name);
+        let q = match self.p.graph.constant(value) {
+            Some(t) => {
+                let t = weights::quantize_constant(t, p, range, self.p.divides);
+                let target = format!("{}_q", self.p.graph.node(value).target);
+                self.b.constant(&target, ConstKind::Param, t).id()
+            }
+            None => {
+                let from = match self.outputs.get(&value).copied().filter(|o| *o != spec) {
+                    Some(own) => {
+                        let (a, b) = (self.p.specs[own].describe(), self.p.specs[spec].describe());
+                        let name = &self.p.graph.node(value).name;
+                        self.notes
+                            .push(format!("{name} is {a}; a consumer asks for {b}: dequantized and quantized again"));
+                        let q = self.quantize(value, own);
+                        self.dequantize(q, value, own)
+                    }
+                    None => self.map[value.index()],
+                };
+                self.call("quantize_per_tensor", scalar_args(from, p, range), &name)
+            }
+        };
+        self.quantized.insert((value, spec), q);
+        q
+    }
+
+    fn dequantize(&mut self, q: NodeId, value: NodeId, spec: SpecId) -> NodeId {
+        let p = self.qparams(value, spec);
+        let mut args = scalar_args(q, p, self.p.specs[spec].range);
+        args.push(self.out_dtype(value));
+        let name = format!("{}_dq", self.p.graph.node(value).name);
+        self.call("dequantize_per_tensor", args, &name)
+    }
+
+    /// The element type of a value, where it is not f32.
+    fn out_dtype(&self, value: NodeId) -> Arg {
+        match &self.p.graph.node(value).meta {
+            Meta::Tensor(t) if t.dtype != DType::F32 => Arg::DType(t.dtype),
+            _ => Arg::None,
+        }
+    }
+
+    fn call(&self, name: &str, args: Vec<Arg>, node: &str) -> NodeId {
+        match op::find(&format!("{NAMESPACE}{name}")) {
+            Ok(o) => self.b.call_op(o, args, Some(node)).id(),
+            Err(e) => {
+                self.b.fail(e);
+                NodeId::end()
+            }
+        }
+    }
+
+    /// A weight as integers behind a dequantize; a weight that two nodes share is stored once.
+    fn weight(&mut self, user: NodeId, value: NodeId, spec: SpecId) -> Option<NodeId> {
+        let axis = self.p.graph.node(user).op().and_then(|o| o.weight_axis).unwrap_or(0);
+        let target = self.p.graph.node(value).target.clone();
+        let key = (target.clone(), spec, axis);
+        let t = self.p.graph.constant(value)?;
+        if !self.weights.contains_key(&key) {
+            let w = match weights::quantize_weight(t, axis, &self.p.specs[spec], self.p.divides) {
+                Ok(w) => w,
+                Err(why) => {
+                    self.notes.push(format!("weight of {} kept float: {why}", self.p.graph.node(user).name));
+                    return None;
+                }
+            };
+            let channels = self.channels(&target, w.q, &w.scales);
+            self.weights.insert(key.clone(), (channels, w.scales));
+        }
+        let channels = self.weights.get(&key)?.0;
+        let range = self.p.specs[spec].range;
+        let name = format!("{}_dq", self.p.graph.node(value).name);
+        Some(self.dequantize_channels(channels, axis, range, self.out_dtype(value), &name))
+    }
+
+    fn channels(&self, target: &str, q: Tensor, scales: &[f32]) -> Channels {
+        let n = [scales.len()];
+        let put = |what: &str, kind, t: Tensor| self.b.constant(&format!("{target}_{what}"), kind, t).id();
+        Channels {
+            q: put("q", ConstKind::Param, q),
+            scales: put("scale", ConstKind::Buffer, Tensor::new(&n, scales.to_vec())),
+            zero_points: put("zero_point", ConstKind::Buffer, Tensor::new(&n, vec![0i64; scales.len()])),
+        }
+    }
+
+    fn dequantize_channels(&self, c: Channels, axis: usize, range: QRange, out_dtype: Arg, name: &str) -> NodeId {
+        let args = vec![
+            c.q.into(),
+            c.scales.into(),
+            c.zero_points.into(),
+            axis.into(),
+            i64::from(range.min).into(),
+            i64::from(range.max).into(),
+            range.dtype.into(),
+            out_dtype,
+        ];
+        self.call("dequantize_per_channel", args, name)
+    }
+
+    /// A bias as i32 at the scales of its unit's activation and weight; none where it stays float.
+    fn bias(&mut self, unit: usize, value: NodeId, spec: SpecId) -> Option<NodeId> {
+        let u = &self.p.units[unit];
+        let Scheme::Derived { from } = &self.p.specs[spec].scheme else { return None };
+        let [x, w] = [0, 1].map(|k| u.inputs.iter().find(|i| i.capture == from[k]));
+        let (x, w) = (x?, w?);
+        let weight = self.p.graph.constant(w.value)?.clone();
+        let sx = self.qparams(x.value, x.spec).scale;
+        let axis = self.p.graph.node(w.user).op().and_then(|o| o.weight_axis).unwrap_or(0);
+        let target = &self.p.graph.node(w.value).target;
+        let sw = match self.p.specs[w.spec].scheme {
+            Scheme::PerChannelSymmetric => self.weights.get(&(target.clone(), w.spec, axis))?.1.clone(),
+            _ => vec![self.qparams(w.value, w.spec).scale],
+        };
+        let products = weight.len() / weight.shape().get(axis).copied().unwrap_or(1).max(1);
+        let widest = |r: QRange| i64::from(r.max) - i64::from(r.min);
+        let magnitude = |r: QRange| i64::from(r.max).abs().max(i64::from(r.min).abs());
+        let limit = widest(self.p.specs[x.spec].range) * magnitude(self.p.specs[w.spec].range);
+        let node = self.p.graph.node(value);
+        let bias = self.p.graph.constant(value)?;
+        let compute = &self.p.graph.node(u.compute).name;
+        let q = match weights::quantize_bias(bias, sx, &sw, products, limit) {
+            Ok(q) => q,
+            Err(why) => {
+                self.notes.push(format!("bias of {compute} kept float: {why}"));
+                return None;
+            }
+        };
+        let (target, name) = (format!("{compute}.bias"), format!("{}_dq", node.name));
+        let range = self.p.specs[spec].range;
+        let out_dtype = self.out_dtype(value);
+        if let [scale] = q.scales.as_slice() {
+            let id = self.b.constant(&format!("{target}_q"), ConstKind::Param, q.q).id();
+            let mut args = scalar_args(id, QParams { scale: *scale, zero_point: 0 }, range);
+            args.push(out_dtype);
+            return Some(self.call("dequantize_per_tensor", args, &name));
+        }
+        let channels = self.channels(&target, q.q, &q.scales);
+        Some(self.dequantize_channels(channels, 0, range, out_dtype, &name))
+    }
+}
+
+/// The arguments that quantize and dequantize have in common.
+fn scalar_args(input: NodeId, p: QParams, range: QRange) -> Vec<Arg> {
+    vec![
+        input.into(),
+        f64::from(p.scale).into(),
+        i64::from(p.zero_point).into(),
+        i64::from(range.min).into(),
+        i64::from(range.max).into(),
+        range.dtype.into(),
+    ]
+}
+
+fn plan(p: &Prepared, s: &Settled, notes: Vec<String>) -> Plan {
+    let mut rows = vec![];
+    for (row, unit) in &p.rows {
+        let mut row = row.clone();
+        if let Some(u) = *unit {
+            match &s.dropped[u] {
+                Some(why) if row.status == Status::Quantized => {
+                    row.status = Status::Float;
+                    row.reason = Some(why.clone());
+                }
+                Some(_) => {}
+                None => {
+                    let site = s.outputs[u].map(|o| (p.units[u].root, o));
+                    row.group = site.and_then(|s| p.sites.get(&s).copied());
+                    row.qparams = site.zip(row.group).and_then(|((_, spec), g)| {
+                        let (q, r) = (s.qparams[g]?, p.specs[spec].range);
+                        Some(QParamsRow {
+                            dtype: r.dtype.name().into(),
+                            scale: q.scale,
+                            zero_point: q.zero_point,
+                            qmin: r.min,
+                            qmax: r.max,
+                        })
+                    });
+                }
+            }
+        }
+        rows.push(row);
+    }
+    Plan { quantizer: p.quantizer.clone(), rows, notes }
+}

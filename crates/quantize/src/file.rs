@@ -1,0 +1,302 @@
+//! Reading quantizer files. Every name is resolved here; errors have file, line and column.
+
+use crate::error::{QuantizeError, Result};
+use crate::quantizer::{TomlQuantizer, UnitPattern};
+use crate::spec::{self, LEAST_SCALE, ObserverKind, Scheme, Spec, SpecId};
+use cleave_numerics::{DType, QRange};
+use cleave_rewrite::{Alternatives, Pattern};
+use indexmap::IndexMap;
+use serde::Deserialize;
+use toml::Spanned;
+
+type Names = IndexMap<String, Vec<Spanned<String>>>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    quantizer: Head,
+    #[serde(default)]
+    any: Names,
+    #[serde(default)]
+    spec: IndexMap<String, Spanned<SpecEntry>>,
+    #[serde(default)]
+    pattern: Vec<PatternEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    name: String,
+    #[serde(default)]
+    doc: String,
+    extends: Option<Spanned<String>>,
+    arithmetic: Option<Arithmetic>,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum Arithmetic {
+    Divide,
+    Reciprocal,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Eps {
+    Number(f64),
+    Name(String),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SpecEntry {
+    dtype: Spanned<String>,
+    range: Option<Spanned<[i64; 2]>>,
+    scheme: Spanned<String>,
+    observer: Option<ObserverKind>,
+    eps: Option<Spanned<Eps>>,
+    scale: Option<f64>,
+    zero_point: Option<i32>,
+    from: Option<[String; 2]>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PatternEntry {
+    name: Spanned<String>,
+    #[serde(default)]
+    doc: String,
+    #[serde(rename = "match")]
+    expression: Spanned<String>,
+    #[serde(default)]
+    any: Names,
+    #[serde(default, rename = "where")]
+    conditions: Vec<Spanned<String>>,
+    #[serde(default)]
+    inputs: IndexMap<String, Spanned<String>>,
+    output: Option<Spanned<String>>,
+    #[serde(default)]
+    share: Vec<Spanned<String>>,
+    float: Option<String>,
+    #[serde(default)]
+    follows: bool,
+}
+
+/// Finds the quantizer that another extends: its name in errors, and its text.
+type Base<'a> = dyn Fn(&str) -> std::result::Result<(String, String), String> + 'a;
+
+/// Where a text stands, for errors.
+struct Place<'a> {
+    file: &'a str,
+    text: &'a str,
+}
+
+impl Place<'_> {
+    fn error(&self, offset: usize, why: impl Into<String>) -> QuantizeError {
+        let before = self.text.get(..offset.min(self.text.len())).unwrap_or(self.text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+        QuantizeError::File { file: self.file.into(), line, column, why: why.into() }
+    }
+
+    /// An error inside a quoted text: behind its opening quote.
+    fn inside<T>(&self, s: &Spanned<T>, offset: usize, why: impl Into<String>) -> QuantizeError {
+        let quotes = if self.text.get(s.span()).is_some_and(|t| t.starts_with("\"\"\"") || t.starts_with("'''")) {
+            3
+        } else {
+            1
+        };
+        self.error(s.span().start + quotes + offset, why)
+    }
+}
+
+/// Reads a quantizer; `base` gives name and text of the one that it extends.
+pub(crate) fn read(text: &str, file: &str, base: &Base<'_>) -> Result<TomlQuantizer> {
+    read_at(text, file, base, 0)
+}
+
+fn read_at(text: &str, file: &str, base: &Base<'_>, depth: usize) -> Result<TomlQuantizer> {
+    let at = Place { file, text };
+    let raw: File =
+        toml::from_str(text).map_err(|e| at.error(e.span().map_or(0, |s| s.start), e.message().trim_end()))?;
+    let parent = match &raw.quantizer.extends {
+        Some(e) if depth >= 8 => return Err(at.error(e.span().start, "extends leads back to itself")),
+        Some(e) => {
+            let (name, text) = base(e.get_ref()).map_err(|why| at.error(e.span().start, why))?;
+            Some(read_at(&text, &name, base, depth + 1)?)
+        }
+        None => None,
+    };
+    let mut q = TomlQuantizer {
+        name: raw.quantizer.name,
+        doc: raw.quantizer.doc,
+        divides: raw.quantizer.arithmetic == Some(Arithmetic::Divide),
+        specs: vec![],
+        patterns: vec![],
+    };
+    let mut inherited = vec![];
+    if let Some(p) = parent {
+        q.divides = raw.quantizer.arithmetic.map_or(p.divides, |a| a == Arithmetic::Divide);
+        q.specs = p.specs;
+        inherited = p.patterns;
+    }
+    for (name, entry) in &raw.spec {
+        let spec = resolve_spec(&at, name, entry)?;
+        match q.specs.iter_mut().find(|s| s.name == *name) {
+            Some(old) => *old = spec,
+            None => q.specs.push(spec),
+        }
+    }
+    for entry in &raw.pattern {
+        let p = resolve_pattern(&at, &q.specs, &raw.any, entry)?;
+        if q.patterns.iter().any(|o: &UnitPattern| o.name == p.name) {
+            return Err(at.error(entry.name.span().start, format!("a pattern '{}' stands above", p.name)));
+        }
+        q.patterns.push(p);
+    }
+    // A pattern of the same name takes the place of the inherited one, but is tried with the file's own.
+    inherited.retain(|p| q.patterns.iter().all(|o| o.name != p.name));
+    q.patterns.extend(inherited);
+    Ok(q)
+}
+
+fn resolve_spec(at: &Place<'_>, name: &str, entry: &Spanned<SpecEntry>) -> Result<Spec> {
+    let e = entry.get_ref();
+    let here = |why: &str| at.error(entry.span().start, format!("spec '{name}': {why}"));
+    let dtype = spec::dtype_code(e.dtype.get_ref()).ok_or_else(|| {
+        at.error(e.dtype.span().start, format!("'{}': expected u8, s8, u16, s16 or s32", e.dtype.get_ref()))
+    })?;
+    let whole = dtype.int_range().ok_or_else(|| here("its type has no range"))?;
+    let (min, max) = match &e.range {
+        None => whole,
+        Some(r) => {
+            let [a, b] = *r.get_ref();
+            let fits = |v: i64| i32::try_from(v).ok().filter(|v| (whole.0..=whole.1).contains(v));
+            fits(a).zip(fits(b)).filter(|(a, b)| a < b).ok_or_else(|| {
+                at.error(r.span().start, format!("expected a range within [{}, {}]", whole.0, whole.1))
+            })?
+        }
+    };
+    let scheme = match e.scheme.get_ref().as_str() {
+        "per_tensor_affine" => Scheme::Affine,
+        "per_tensor_symmetric" => Scheme::Symmetric,
+        "per_channel_symmetric" => Scheme::PerChannelSymmetric,
+        "fixed" => {
+            let (Some(scale), Some(zero_point)) = (e.scale, e.zero_point) else {
+                return Err(here("fixed needs scale and zero_point"));
+            };
+            if !(scale > 0.0 && scale.is_finite() && (min..=max).contains(&zero_point)) {
+                return Err(here("scale must be positive, zero_point within the range"));
+            }
+            Scheme::Fixed { scale: scale as f32, zero_point }
+        }
+        "derived" => {
+            if dtype != DType::I32 {
+                return Err(here("derived needs dtype s32"));
+            }
+            Scheme::Derived { from: e.from.clone().ok_or_else(|| here("derived needs from = [capture, capture]"))? }
+        }
+        other => {
+            let known = "per_tensor_affine, per_tensor_symmetric, per_channel_symmetric, fixed or derived";
+            return Err(at.error(e.scheme.span().start, format!("'{other}': expected {known}")));
+        }
+    };
+    let used = (
+        matches!(scheme, Scheme::Fixed { .. }),
+        matches!(scheme, Scheme::Derived { .. }),
+        matches!(scheme, Scheme::Affine | Scheme::Symmetric | Scheme::PerChannelSymmetric),
+    );
+    if (!used.0 && (e.scale.is_some() || e.zero_point.is_some()))
+        || (!used.1 && e.from.is_some())
+        || (!used.2 && (e.observer.is_some() || e.eps.is_some()))
+    {
+        return Err(here("a key that its scheme does not use"));
+    }
+    let eps = match e.eps.as_ref().map(|s| (s.get_ref(), s.span().start)) {
+        None => LEAST_SCALE,
+        Some((Eps::Number(n), _)) if *n > 0.0 && *n < 1.0 => *n as f32,
+        Some((Eps::Name(n), start)) => {
+            spec::named_eps(n).ok_or_else(|| at.error(start, format!("'{n}': expected torch, f32 or a number")))?
+        }
+        Some((Eps::Number(_), start)) => return Err(at.error(start, "expected a number between 0 and 1")),
+    };
+    let observer = e.observer.unwrap_or(ObserverKind::Minmax);
+    Ok(Spec { name: name.into(), range: QRange { dtype, min, max }, scheme, observer, eps })
+}
+
+fn alternatives(shared: &Names, own: &Names) -> Alternatives {
+    let plain = |l: &Vec<Spanned<String>>| l.iter().map(|s| s.get_ref().clone()).collect();
+    shared.iter().chain(own).map(|(k, v)| (k.clone(), plain(v))).collect()
+}
+
+fn resolve_pattern(at: &Place<'_>, specs: &[Spec], shared: &Names, e: &PatternEntry) -> Result<UnitPattern> {
+    let any = alternatives(shared, &e.any);
+    let mut pattern =
+        Pattern::parse(e.expression.get_ref(), &any).map_err(|p| at.inside(&e.expression, p.offset, p.why))?;
+    for c in &e.conditions {
+        pattern = pattern.with_condition(c.get_ref()).map_err(|p| at.inside(c, p.offset, p.why))?;
+    }
+    let name = e.name.get_ref().clone();
+    let find = |s: &Spanned<String>| -> Result<SpecId> {
+        specs.iter().position(|k| k.name == *s.get_ref()).ok_or_else(|| {
+            let known: Vec<&str> = specs.iter().map(|s| s.name.as_str()).collect();
+            at.error(s.span().start, format!("unknown spec '{}'; there are {}", s.get_ref(), known.join(", ")))
+        })
+    };
+    let captured = |name: &str| pattern.captures().any(|c| c == name);
+    let mut inputs = IndexMap::new();
+    for (capture, s) in &e.inputs {
+        if !captured(capture) {
+            return Err(at.error(s.span().start, format!("the pattern captures no '{capture}'")));
+        }
+        let id = find(s)?;
+        if let Scheme::Derived { from } = &specs[id].scheme
+            && let Some(missing) = from.iter().find(|f| !e.inputs.contains_key(*f))
+        {
+            let why = format!("'{}' is derived from '{missing}', which this pattern does not quantize", s.get_ref());
+            return Err(at.error(s.span().start, why));
+        }
+        inputs.insert(capture.clone(), id);
+    }
+    let output = e.output.as_ref().map(find).transpose()?;
+    if let (Some(o), Some(id)) = (&e.output, output)
+        && !(specs[id].observed() || matches!(specs[id].scheme, Scheme::Fixed { .. }))
+    {
+        return Err(at.error(o.span().start, "a result needs a per-tensor or fixed spec"));
+    }
+    for s in &e.share {
+        if s.get_ref() != "output" && !captured(s.get_ref()) {
+            return Err(at.error(s.span().start, format!("the pattern captures no '{}'", s.get_ref())));
+        }
+    }
+    if e.share.len() == 1 {
+        return Err(at.error(e.share[0].span().start, "sharing takes two"));
+    }
+    let empty = inputs.is_empty() && output.is_none() && e.share.is_empty();
+    match (&e.float, empty) {
+        (None, true) => {
+            return Err(at.error(e.name.span().start, "the pattern says neither what is quantized nor float = \"why\""));
+        }
+        (Some(_), false) => return Err(at.error(e.name.span().start, "a float pattern quantizes nothing")),
+        _ => {}
+    }
+    let share: Vec<String> = e.share.iter().map(|s| s.get_ref().clone()).collect();
+    let inherits = !share.is_empty() && share.iter().all(|s| !inputs.contains_key(s));
+    if inherits {
+        // What shares and names no spec takes its producers'; the first activation spec stands in where they have none.
+        let id = specs.iter().position(Spec::observed);
+        let id = id.ok_or_else(|| at.error(e.name.span().start, "no spec that could be shared"))?;
+        inputs.extend(share.iter().filter(|s| *s != "output").map(|s| (s.clone(), id)));
+    }
+    Ok(UnitPattern {
+        name,
+        doc: e.doc.clone(),
+        pattern,
+        inputs,
+        output,
+        share,
+        inherits,
+        float: e.float.clone(),
+        follows: e.follows,
+    })
+}

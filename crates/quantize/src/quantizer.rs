@@ -1,0 +1,146 @@
+//! Quantizers: what is to be quantized, and how.
+
+use crate::annotate::Annotator;
+use crate::error::{QuantizeError, Result};
+use crate::file;
+use crate::spec::{Spec, SpecId};
+use cleave_rewrite::Pattern;
+use indexmap::IndexMap;
+use std::path::Path;
+
+/// The quantizers that are part of the program, by name, with their files' text.
+pub const BUILT_IN: [(&str, &str); 4] = [
+    ("cpu", include_str!("../../../patterns/cpu.toml")),
+    ("onnx", include_str!("../../../patterns/onnx.toml")),
+    ("x86", include_str!("../../../patterns/x86.toml")),
+    ("xnnpack", include_str!("../../../patterns/xnnpack.toml")),
+];
+
+/// Decides what is quantized. [`TomlQuantizer`] does it by patterns; a quantizer in Rust may claim units itself.
+pub trait Quantizer {
+    /// Its name.
+    fn name(&self) -> &str;
+
+    /// Whether quantizing divides by the scale, as ONNX does, instead of multiplying by its reciprocal.
+    fn divides(&self) -> bool;
+
+    /// The specs that its units refer to.
+    fn specs(&self) -> &[Spec];
+
+    /// Claims units.
+    ///
+    /// # Errors
+    /// What makes the graph impossible to annotate; an unmatched pattern is not an error.
+    fn annotate(&self, a: &mut Annotator<'_>) -> Result<()>;
+}
+
+/// One pattern of a quantizer: what makes a unit, and how its edges are quantized.
+#[derive(Debug)]
+pub struct UnitPattern {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub doc: String,
+    /// What it matches.
+    pub pattern: Pattern,
+    /// Captures with the specs that they are quantized by; others stay float.
+    pub inputs: IndexMap<String, SpecId>,
+    /// The spec of the result; none if its consumers' specs decide.
+    pub output: Option<SpecId>,
+    /// Captures, or `output`, that have one scale and zero point together.
+    pub share: Vec<String>,
+    /// Whether what is shared takes the spec of its producer, if that has one.
+    pub inherits: bool,
+    /// If set, what is matched stays float, and this is why.
+    pub float: Option<String>,
+    /// Whether the unit needs inputs that are results of quantized units.
+    pub follows: bool,
+}
+
+/// A quantizer read from a pattern file.
+#[derive(Debug)]
+pub struct TomlQuantizer {
+    pub(crate) name: String,
+    pub(crate) doc: String,
+    pub(crate) divides: bool,
+    pub(crate) specs: Vec<Spec>,
+    pub(crate) patterns: Vec<UnitPattern>,
+}
+
+impl TomlQuantizer {
+    /// A built-in quantizer by name, or one from a file whose name ends in `.toml`.
+    ///
+    /// # Errors
+    /// No such quantizer, or a file that does not hold, with line and column.
+    pub fn load(name: &str) -> Result<TomlQuantizer> {
+        if let Some((_, text)) = BUILT_IN.iter().find(|(n, _)| *n == name) {
+            return file::read(text, &format!("patterns/{name}.toml"), &|base| built_in_or_file(base, None));
+        }
+        let path = Path::new(name);
+        let unknown = |why: String| QuantizeError::UnknownQuantizer {
+            name: name.into(),
+            known: BUILT_IN.map(|(n, _)| n).join(", "),
+            why,
+        };
+        if path.extension().is_none_or(|e| e != "toml") {
+            return Err(unknown("its name has another ending".into()));
+        }
+        let text = std::fs::read_to_string(path).map_err(|e| unknown(e.to_string()))?;
+        file::read(&text, name, &|base| built_in_or_file(base, path.parent()))
+    }
+
+    /// A quantizer from text; `file` is named in errors. It may extend a built-in one.
+    ///
+    /// # Errors
+    /// What does not hold, with line and column.
+    pub fn parse(text: &str, file: &str) -> Result<TomlQuantizer> {
+        file::read(text, file, &|base| built_in_or_file(base, None))
+    }
+
+    /// What it is for.
+    pub fn doc(&self) -> &str {
+        &self.doc
+    }
+
+    /// Its patterns, in order.
+    pub fn patterns(&self) -> &[UnitPattern] {
+        &self.patterns
+    }
+}
+
+/// The text of the quantizer that another extends, and what it is called in errors. Files stay in their folder.
+fn built_in_or_file(base: &str, folder: Option<&Path>) -> std::result::Result<(String, String), String> {
+    if let Some((name, text)) = BUILT_IN.iter().find(|(n, _)| *n == base) {
+        return Ok((format!("patterns/{name}.toml"), (*text).to_string()));
+    }
+    let plain = !base.contains(['/', '\\']) && base.ends_with(".toml");
+    match folder {
+        Some(f) if plain => {
+            let path = f.join(base);
+            let text = std::fs::read_to_string(&path).map_err(|e| format!("cannot read '{base}': {e}"))?;
+            Ok((path.display().to_string(), text))
+        }
+        _ => Err(format!("no quantizer '{base}': built in are {}", BUILT_IN.map(|(n, _)| n).join(", "))),
+    }
+}
+
+impl Quantizer for TomlQuantizer {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn divides(&self) -> bool {
+        self.divides
+    }
+
+    fn specs(&self) -> &[Spec] {
+        &self.specs
+    }
+
+    fn annotate(&self, a: &mut Annotator<'_>) -> Result<()> {
+        for pattern in &self.patterns {
+            a.apply(pattern);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! Selectors: which nodes a user's option speaks of.
+
+use crate::error::{QuantizeError, Result};
+use cleave_ir::Node;
+use globset::{Glob, GlobMatcher};
+use std::cell::Cell;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Op,
+    Module,
+    Node,
+    Pattern,
+    Any,
+}
+
+/// One selector: `op:softmax`, `module:head.*`, `node:conv2d_5`, `pattern:cat`; without a prefix it may be
+/// an op, a module path or a node, with `*` and `?` as usual.
+#[derive(Clone, Debug)]
+pub struct Selector {
+    text: String,
+    kind: Kind,
+    glob: GlobMatcher,
+    used: Cell<bool>,
+}
+
+impl Selector {
+    /// Parses a selector.
+    ///
+    /// # Errors
+    /// An unknown prefix, or a glob that is none.
+    pub fn parse(text: &str) -> Result<Selector> {
+        let fail = |why: String| QuantizeError::Selector { selector: text.into(), why };
+        let (kind, body) = match text.split_once(':') {
+            None => (Kind::Any, text),
+            Some(("op", b)) => (Kind::Op, b),
+            Some(("module", b)) => (Kind::Module, b),
+            Some(("node", b)) => (Kind::Node, b),
+            Some(("pattern", b)) => (Kind::Pattern, b),
+            Some((p, _)) => return Err(fail(format!("unknown prefix '{p}': expected op, module, node or pattern"))),
+        };
+        if body.is_empty() {
+            return Err(fail("it is empty".into()));
+        }
+        let glob = Glob::new(body).map_err(|e| fail(e.kind().to_string()))?.compile_matcher();
+        Ok(Selector { text: text.into(), kind, glob, used: Cell::new(false) })
+    }
+
+    /// The selector as it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it selects a node, by op, module path or name.
+    pub fn selects(&self, node: &Node) -> bool {
+        let op = || node.op().is_some_and(|o| [o.base(), o.short(), o.name].iter().any(|n| self.glob.is_match(n)));
+        let module = || !node.origin.module.is_empty() && self.glob.is_match(&node.origin.module);
+        let name = || self.glob.is_match(&node.name);
+        let hit = match self.kind {
+            Kind::Op => op(),
+            Kind::Module => module(),
+            Kind::Node => name(),
+            Kind::Pattern => false,
+            Kind::Any => op() || module() || name(),
+        };
+        if hit {
+            self.used.set(true);
+        }
+        hit
+    }
+
+    /// Whether it selects what a pattern matched.
+    pub(crate) fn selects_pattern(&self, pattern: &str) -> bool {
+        let hit = self.kind == Kind::Pattern && self.glob.is_match(pattern);
+        if hit {
+            self.used.set(true);
+        }
+        hit
+    }
+}
+
+/// What a user takes out of a quantizer's hands.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// What stays float.
+    pub float: Vec<Selector>,
+}
+
+impl Selection {
+    /// A selection of what stays float.
+    ///
+    /// # Errors
+    /// The first selector that is none.
+    pub fn float<S: AsRef<str>>(selectors: &[S]) -> Result<Selection> {
+        Ok(Selection { float: selectors.iter().map(|s| Selector::parse(s.as_ref())).collect::<Result<_>>()? })
+    }
+
+    /// The selector that keeps a node float.
+    pub(crate) fn excludes(&self, node: &Node) -> Option<&Selector> {
+        // Every selector is asked, so that each learns whether it selects anything.
+        let hits: Vec<&Selector> = self.float.iter().filter(|s| s.selects(node)).collect();
+        hits.first().copied()
+    }
+
+    /// The selector that keeps a pattern's matches float.
+    pub(crate) fn excludes_pattern(&self, pattern: &str) -> Option<&Selector> {
+        self.float.iter().find(|s| s.selects_pattern(pattern))
+    }
+
+    /// Fails if a selector selected nothing.
+    pub(crate) fn check_used(&self) -> Result<()> {
+        match self.float.iter().find(|s| !s.used.get()) {
+            Some(s) => Err(QuantizeError::Selector {
+                selector: s.text.clone(),
+                why: "it selects no node of the graph (ops, module paths, node names and patterns were compared)"
+                    .into(),
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cleave_ir::text;
+
+    #[test]
+    fn selectors_speak_of_ops_modules_and_names() {
+        let mut g = text::parse("graph(%x: f32[2]) {\n %relu_7 = aten.relu(%x)\n return %relu_7\n}").unwrap();
+        let id = g.find("relu_7").unwrap();
+        g.set_origin(id, cleave_ir::Origin { sources: vec![], module: "head.act".into() });
+        let hit = |s: &str| Selector::parse(s).unwrap().selects(g.node(id));
+        assert_eq!(
+            [
+                "op:relu",
+                "op:aten.relu",
+                "module:head.*",
+                "node:relu_7",
+                "relu_?",
+                "head*",
+                "op:relu_7",
+                "module:head",
+                "pattern:relu"
+            ]
+            .map(hit),
+            [true, true, true, true, true, true, false, false, false]
+        );
+        assert!(Selector::parse("modul:x").unwrap_err().to_string().contains("unknown prefix 'modul'"));
+        let unused = Selection::float(&["op:softmax"]).unwrap();
+        assert!(unused.excludes(g.node(id)).is_none());
+        assert!(unused.check_used().unwrap_err().to_string().starts_with("selector 'op:softmax': it selects no node"));
+    }
+}

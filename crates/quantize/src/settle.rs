@@ -1,0 +1,71 @@
+//! What calibrated numbers decide: qparams of the groups, and units that must stay float after all.
+
+use crate::calibrate::Statistics;
+use crate::prepare::{GroupId, Prepared};
+use crate::spec::{Scheme, SpecId};
+use cleave_ir::NodeId;
+use cleave_numerics::QParams;
+
+/// Values beyond this are masks (`-3.4e38` before a softmax), not activations; torch draws the line here too.
+const SENTINEL: f32 = 3.4e15;
+
+/// Qparams of the groups, and which units stay.
+pub(crate) struct Settled {
+    /// For each group.
+    pub qparams: Vec<Option<QParams>>,
+    /// For each unit: why it stays float, if it does.
+    pub dropped: Vec<Option<String>>,
+    /// For each unit: how its result is quantized, unless only excluded nodes use it.
+    pub outputs: Vec<Option<SpecId>>,
+}
+
+/// Settles a prepared graph.
+pub(crate) fn settle(p: &Prepared, stats: &Statistics) -> Settled {
+    let judged: Vec<Result<QParams, String>> = (0..p.groups.len()).map(|g| judge(p, stats, g)).collect();
+    let mut dropped: Vec<Option<String>> = vec![None; p.units.len()];
+    for (u, why) in p.units.iter().zip(&mut dropped) {
+        let sites = u.inputs.iter().map(|i| (i.value, i.spec)).chain(u.output.map(|o| (u.root, o)));
+        *why = sites.filter_map(|s| p.sites.get(&s)).find_map(|g| judged[*g].as_ref().err().cloned());
+    }
+    unfed(p, &mut dropped);
+    let outputs = p.units.iter().zip(&dropped).map(|(u, why)| {
+        let users = p.graph.users(u.root);
+        let only_excluded = !users.is_empty() && users.iter().all(|n| p.excluded.contains(n));
+        u.output.filter(|_| why.is_none() && !only_excluded)
+    });
+    Settled { outputs: outputs.collect(), qparams: judged.into_iter().map(Result::ok).collect(), dropped }
+}
+
+fn judge(p: &Prepared, stats: &Statistics, id: GroupId) -> Result<QParams, String> {
+    let group = &p.groups[id];
+    let spec = &p.specs[group.spec];
+    if let Scheme::Fixed { scale, zero_point } = spec.scheme {
+        return Ok(QParams { scale, zero_point });
+    }
+    let name = group.values.first().map_or("", |v| p.graph.node(*v).name.as_str());
+    let observer = &stats.observers[id];
+    let (min, max) = observer.extrema().ok_or_else(|| format!("{name} was never observed"))?;
+    if min == 0.0 && max == 0.0 {
+        return Err(format!("dead tensor: {name} is always 0 in calibration"));
+    }
+    if min < -SENTINEL || max > SENTINEL {
+        return Err(format!("{name} reaches {}: a mask, not an activation", if -min > max { min } else { max }));
+    }
+    observer.qparams(spec).ok_or_else(|| format!("{name} was never observed"))
+}
+
+/// Drops units that follow others whose inputs no longer come from quantized units.
+fn unfed(p: &Prepared, dropped: &mut [Option<String>]) {
+    let mut fed = vec![false; p.graph.len()];
+    for (u, why) in p.units.iter().zip(dropped) {
+        let starved = u.inputs.iter().find(|i| !fed[i.value.index()] && p.graph.constant(i.value).is_none());
+        if let (true, Some(i), None) = (u.follows, starved, why.as_ref()) {
+            *why = Some(format!("{} comes from {}, which is not quantized", i.capture, name(p, i.value)));
+        }
+        fed[u.root.index()] = why.is_none();
+    }
+}
+
+fn name(p: &Prepared, id: NodeId) -> &str {
+    &p.graph.node(id).name
+}

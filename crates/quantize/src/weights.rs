@@ -1,0 +1,161 @@
+//! Constants to integers: weights per output channel, biases at the accumulator's scale.
+
+use crate::spec::{LEAST_SCALE, Spec};
+use cleave_ir::Tensor;
+use cleave_numerics::{
+    DType, QParams, QRange, bias_to_i32, choose_qparams, quantize_div, quantize_recip, reciprocal_per_channel,
+    reciprocal_per_tensor,
+};
+
+/// A weight as integers, with a scale for each channel.
+pub(crate) struct QuantizedWeight {
+    /// The integers, in the weight's shape.
+    pub q: Tensor,
+    /// One for each channel.
+    pub scales: Vec<f32>,
+}
+
+/// Least and greatest element of each channel along an axis.
+fn channel_ranges(x: &[f32], shape: &[usize], axis: usize) -> Vec<(f32, f32)> {
+    let inner: usize = shape[axis + 1..].iter().product();
+    let mut ranges = vec![(0.0f32, 0.0f32); shape[axis]];
+    for (i, row) in x.chunks(inner.max(1)).enumerate() {
+        let r = &mut ranges[i % shape[axis]];
+        for v in row {
+            *r = (r.0.min(*v), r.1.max(*v));
+        }
+    }
+    ranges
+}
+
+/// Quantizes a weight symmetrically along `axis`. A channel of zeros takes the widest scale of the others,
+/// at which its bias is as exact as theirs; with a floor under scales, torch's floor.
+///
+/// # Errors
+/// A weight without such an axis, or with values that are not finite.
+pub(crate) fn quantize_weight(t: &Tensor, axis: usize, spec: &Spec, divides: bool) -> Result<QuantizedWeight, String> {
+    let shape = t.shape();
+    if axis >= shape.len() || t.is_empty() {
+        return Err(format!("a weight of shape {shape:?} has no channels on axis {axis}"));
+    }
+    let x = t.to_f32();
+    if let Some(bad) = x.iter().find(|v| !v.is_finite()) {
+        return Err(format!("the weight holds {bad}"));
+    }
+    let ranges = channel_ranges(&x, shape, axis);
+    let mut scales: Vec<f32> =
+        ranges.iter().map(|(lo, hi)| choose_qparams(*lo, *hi, spec.range, spec.qscheme(), spec.eps).scale).collect();
+    if spec.eps == LEAST_SCALE {
+        let widest = scales.iter().copied().fold(0.0, f32::max);
+        let widest = if widest > LEAST_SCALE { widest } else { 1.0 / spec.range.max as f32 };
+        let zero = ranges.iter().map(|r| *r == (0.0, 0.0));
+        scales.iter_mut().zip(zero).filter(|(_, z)| *z).for_each(|(s, _)| *s = widest);
+    }
+    let inner: usize = shape[axis + 1..].iter().product();
+    let QRange { min, max, .. } = spec.range;
+    let mut q: Vec<i32> = Vec::with_capacity(x.len());
+    for (i, row) in x.chunks(inner.max(1)).enumerate() {
+        let scale = scales[i % shape[axis]];
+        let inverse = reciprocal_per_channel(scale);
+        q.extend(row.iter().map(|v| {
+            if divides { quantize_div(*v, scale, 0, min, max) } else { quantize_recip(*v, inverse, 0, min, max) }
+        }));
+    }
+    Ok(QuantizedWeight { q: integers(shape, &q, spec.range.dtype), scales })
+}
+
+/// A constant quantized by one scale.
+pub(crate) fn quantize_constant(t: &Tensor, p: QParams, range: QRange, divides: bool) -> Tensor {
+    let inverse = reciprocal_per_tensor(p.scale);
+    let x = t.to_f32();
+    let q: Vec<i32> = x
+        .iter()
+        .map(|v| match divides {
+            true => quantize_div(*v, p.scale, p.zero_point, range.min, range.max),
+            false => quantize_recip(*v, inverse, p.zero_point, range.min, range.max),
+        })
+        .collect();
+    integers(t.shape(), &q, range.dtype)
+}
+
+/// Integers that are known to fit, as a tensor of their type.
+fn integers(shape: &[usize], q: &[i32], dtype: DType) -> Tensor {
+    match dtype {
+        DType::U8 => Tensor::new(shape, q.iter().map(|v| *v as u8).collect()),
+        DType::I8 => Tensor::new(shape, q.iter().map(|v| *v as i8).collect()),
+        DType::U16 => Tensor::new(shape, q.iter().map(|v| *v as u16).collect()),
+        DType::I16 => Tensor::new(shape, q.iter().map(|v| *v as i16).collect()),
+        _ => Tensor::new(shape, q.to_vec()),
+    }
+}
+
+/// A bias at the scales of the accumulator.
+pub(crate) struct QuantizedBias {
+    /// i32 `[C]`.
+    pub q: Tensor,
+    /// One for each channel, or one.
+    pub scales: Vec<f32>,
+}
+
+/// Quantizes a bias to `rne(b / (sx·sw))`; `products` is the number of weights that one output sums over,
+/// `limit` the greatest product of an activation and a weight.
+///
+/// # Errors
+/// Why it must stay float: it does not fit, or the sum might not.
+pub(crate) fn quantize_bias(
+    bias: &Tensor,
+    sx: f32,
+    sw: &[f32],
+    products: usize,
+    limit: i64,
+) -> Result<QuantizedBias, String> {
+    let b = bias.to_f32();
+    let room = i64::from(i32::MAX) - limit.saturating_mul(products as i64);
+    let mut q = Vec::with_capacity(b.len());
+    for (c, v) in b.iter().enumerate() {
+        let w = sw[c % sw.len()];
+        match bias_to_i32(*v, sx, w) {
+            Some(i) if i64::from(i).abs() <= room => q.push(i),
+            _ => return Err(format!("element {c}, {v}, does not fit 32 bits at the scale {}", sx * w)),
+        }
+    }
+    let scales = if sw.len() == 1 { vec![sx * sw[0]] } else { (0..b.len()).map(|c| sx * sw[c % sw.len()]).collect() };
+    Ok(QuantizedBias { q: Tensor::new(&[b.len()], q), scales })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{ObserverKind, Scheme};
+
+    fn spec(min: i32, eps: f32) -> Spec {
+        let range = QRange { dtype: DType::I8, min, max: 127 };
+        Spec { name: "w".into(), range, scheme: Scheme::PerChannelSymmetric, observer: ObserverKind::Minmax, eps }
+    }
+
+    #[test]
+    fn channels_have_their_own_scales_on_any_axis() {
+        let t = Tensor::new(&[2, 3], vec![1.27f32, 0.0, -0.5, -0.635, 0.0, 2.54]);
+        let rows = quantize_weight(&t, 0, &spec(-127, LEAST_SCALE), true).unwrap();
+        assert_eq!(rows.scales, [1.27 / 127.0, 2.54 / 127.0]);
+        assert_eq!(rows.q.elements::<i8>().unwrap().as_ref(), [127, 0, -50, -32, 0, 127]);
+        let columns = quantize_weight(&t, 1, &spec(-127, LEAST_SCALE), true).unwrap();
+        assert_eq!(columns.scales, [1.27 / 127.0, 2.54 / 127.0, 2.54 / 127.0], "the channel of zeros takes the widest");
+        let torch = quantize_weight(&t, 1, &spec(-128, cleave_numerics::EPS_TORCH), false).unwrap();
+        assert_eq!(torch.scales[1], cleave_numerics::EPS_TORCH);
+        assert!(quantize_weight(&t, 2, &spec(-127, LEAST_SCALE), true).is_err());
+    }
+
+    #[test]
+    fn a_bias_that_does_not_fit_stays_float() {
+        let b = Tensor::new(&[2], vec![1.0f32, -3.0]);
+        let q = quantize_bias(&b, 0.5, &[0.25, 0.5], 9, 255 * 127).unwrap();
+        assert_eq!(
+            (q.q.elements::<i32>().unwrap().as_ref(), q.scales.as_slice()),
+            ([8, -12].as_slice(), [0.125, 0.25].as_slice())
+        );
+        let why = quantize_bias(&Tensor::new(&[1], vec![3e9f32]), 1.0, &[1.0], 9, 255 * 127).err().unwrap();
+        assert_eq!(why, "element 0, 3000000000, does not fit 32 bits at the scale 1");
+        assert!(quantize_bias(&b, 1.0, &[1.0], 70_000, 255 * 127).is_err());
+    }
+}
