@@ -5,6 +5,7 @@ use super::node::Ctx;
 use super::order::order;
 use crate::error::{FormatError, Problems, Result};
 use crate::mapped::Mapped;
+use crate::onnx::METADATA_PREFIX;
 use crate::onnx::proto::{DimensionValue, GraphProto, ModelProto, NodeProto, ValueInfoProto};
 use crate::onnx::tensor::{External, dtype_of, tensor_of};
 use cleave_ir::{Builder, ConstKind, Dim, Graph, Levels, Meta, Origin, SymbolRange, Value, transform, verify};
@@ -86,6 +87,11 @@ pub fn read_model(path: &Path, model: &ModelProto) -> Result<Graph> {
     let mut g = b.finish().map_err(|e| FormatError::ir(path, e))?;
     if g.op_counts().keys().any(|k| k.starts_with("quantized_decomposed.quantize")) {
         g.metadata.insert("quantize".into(), "divide".into());
+    }
+    for p in &model.metadata_props {
+        if let Some(key) = p.key.strip_prefix(METADATA_PREFIX) {
+            g.metadata.insert(key.into(), p.value.clone());
+        }
     }
     let g = transform::prune(&g);
     verify::verify(&g, Levels::ALL).map_err(|e| FormatError::ir(path, e))?;

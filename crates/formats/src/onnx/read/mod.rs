@@ -22,6 +22,7 @@ mod resize;
 mod shape;
 
 pub use driver::{decode, read_model, read_onnx};
+pub(super) use host::cast;
 
 use node::Map;
 

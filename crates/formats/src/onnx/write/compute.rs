@@ -1,0 +1,211 @@
+//! Convolutions, matrix products, pooling and reductions.
+
+use super::Entry;
+use super::args::{flag, int, ints};
+use super::out::Out;
+use cleave_ir::{Arg, Dim, Kind, NodeId};
+
+pub(super) const OPS: &[Entry] = &[
+    ("aten.conv1d", 13, conv),
+    ("aten.conv2d", 13, conv),
+    ("aten.conv3d", 13, conv),
+    ("aten.conv_transpose1d.input", 13, conv),
+    ("aten.conv_transpose2d.input", 13, conv),
+    ("aten.conv_transpose3d.input", 13, conv),
+    ("aten.convolution", 13, conv),
+    ("aten.linear", 13, linear),
+    ("aten.addmm", 13, addmm),
+    ("aten.mm", 13, |o| matmul(o, "mat2")),
+    ("aten.bmm", 13, |o| matmul(o, "mat2")),
+    ("aten.matmul", 13, |o| matmul(o, "other")),
+    ("aten.max_pool2d", 13, |o| max_pool(o, false)),
+    ("aten.max_pool2d_with_indices", 13, |o| max_pool(o, true)),
+    ("aten.avg_pool2d", 13, avg_pool),
+    ("aten.adaptive_avg_pool2d", 13, adaptive_avg_pool),
+    ("aten._adaptive_avg_pool2d", 13, adaptive_avg_pool),
+    ("aten.mean.dim", 13, mean),
+    ("aten.sum.dim_IntList", 13, |o| reduce(o, "ReduceSum", 13)),
+    ("aten.amax", 13, |o| reduce(o, "ReduceMax", 18)),
+    ("aten.amin", 13, |o| reduce(o, "ReduceMin", 18)),
+];
+
+type Step = Result<(), String>;
+
+fn conv(o: &mut Out<'_, '_>) -> Step {
+    let transposed = match o.args.given("transposed") {
+        true => o.args.bool("transposed")?,
+        false => o.node.op().is_some_and(|op| op.base().starts_with("conv_transpose")),
+    };
+    let weight = o.args.tensor("weight")?;
+    let kernel = o.shape(weight)?.iter().skip(2).map(Dim::as_const).collect::<Option<Vec<_>>>();
+    let kernel = kernel.ok_or("weight of unknown size")?;
+    let n = kernel.len();
+    if o.shape(o.args.tensor("input")?)?.len() != n + 2 {
+        return Err("an input without a batch dimension cannot be written; unsqueeze it first".into());
+    }
+    let padding = o.args.spread("padding", n)?;
+    let mut attrs = vec![
+        ints("dilations", o.args.spread("dilation", n)?),
+        int("group", o.args.int("groups")?),
+        ints("kernel_shape", kernel),
+        ints("pads", [padding.clone(), padding].concat()),
+        ints("strides", o.args.spread("stride", n)?),
+    ];
+    let inputs = vec![o.input("input")?, o.input("weight")?, o.opt_input("bias")?];
+    if !transposed {
+        return o.done("Conv", inputs, attrs);
+    }
+    let extra = o.args.spread("output_padding", n)?;
+    if extra.iter().any(|e| *e != 0) {
+        attrs.push(ints("output_padding", extra));
+    }
+    o.done("ConvTranspose", inputs, attrs)
+}
+
+/// Gemm on matrices, so that runtimes take the bias into the integer kernel; MatMul and Add on others.
+fn linear(o: &mut Out<'_, '_>) -> Step {
+    let (x, w) = (o.input("input")?, o.args.tensor("weight")?);
+    if o.shape(o.args.tensor("input")?)?.len() == 2 {
+        let inputs = vec![x, o.w.name(w)?, o.opt_input("bias")?];
+        return o.done("Gemm", inputs, vec![int("transB", 1)]);
+    }
+    let w = transposed(o, w)?;
+    if !o.args.given("bias") {
+        return o.done("MatMul", vec![x, w], vec![]);
+    }
+    let y = o.push("MatMul", vec![x, w], vec![]);
+    let bias = o.input("bias")?;
+    o.done("Add", vec![y, bias], vec![])
+}
+
+/// A matrix with its dimensions exchanged: a constant, also a quantized one, is stored so.
+fn transposed(o: &mut Out<'_, '_>, id: NodeId) -> Result<String, String> {
+    let g = o.w.g;
+    let node = g.node(id);
+    let exchanged = |o: &mut Out<'_, '_>, id: NodeId| {
+        let t = g.constant(id).filter(|t| t.shape().len() == 2)?;
+        let wish = format!("{}_transposed", g.node(id).target);
+        Some(o.w.constant(&wish, t.permute(&[1, 0])))
+    };
+    if let Some(name) = exchanged(o, id) {
+        return Ok(name);
+    }
+    if let (Kind::Call(op), Some(Arg::Node(q))) = (node.kind, node.args.first())
+        && op.name.starts_with("quantized_decomposed.dequantize")
+        && g.constant(*q).is_some()
+        && let Some(value) = exchanged(o, *q)
+    {
+        return super::quantized::dequantize_as(o, id, value, |axis| 1 - axis);
+    }
+    let name = o.w.name(id)?;
+    Ok(o.push("Transpose", vec![name], vec![ints("perm", vec![1, 0])]))
+}
+
+fn addmm(o: &mut Out<'_, '_>) -> Step {
+    let (alpha, beta) = (o.args.float("alpha")?, o.args.float("beta")?);
+    let inputs = vec![o.input("mat1")?, o.input("mat2")?, o.input("self")?];
+    let mut attrs = vec![];
+    for (name, v) in [("alpha", alpha), ("beta", beta)] {
+        if v != 1.0 {
+            attrs.push(super::args::float(name, v));
+        }
+    }
+    o.done("Gemm", inputs, attrs)
+}
+
+fn matmul(o: &mut Out<'_, '_>, other: &str) -> Step {
+    let inputs = vec![o.input("self")?, o.input(other)?];
+    o.done("MatMul", inputs, vec![])
+}
+
+/// The attributes that all pools share; an empty stride is the kernel's size.
+fn window(o: &Out<'_, '_>) -> Result<Vec<crate::onnx::proto::AttributeProto>, String> {
+    if o.shape(o.args.tensor("self")?)?.len() != 4 {
+        return Err("an input without a batch dimension cannot be written; unsqueeze it first".into());
+    }
+    let kernel = o.args.spread("kernel_size", 2)?;
+    let stride = if o.args.dims("stride")?.is_empty() { kernel.clone() } else { o.args.spread("stride", 2)? };
+    let padding = o.args.spread("padding", 2)?;
+    Ok(vec![
+        flag("ceil_mode", o.args.bool("ceil_mode")?),
+        ints("kernel_shape", kernel),
+        ints("pads", [padding.clone(), padding].concat()),
+        ints("strides", stride),
+    ])
+}
+
+fn max_pool(o: &mut Out<'_, '_>, tuple: bool) -> Step {
+    let mut attrs = window(o)?;
+    attrs.push(ints("dilations", o.args.spread("dilation", 2)?));
+    let inputs = vec![o.input("self")?];
+    if tuple {
+        // torch's indices count within a plane, ONNX's within the whole tensor: only the first result is named.
+        o.done_tuple("MaxPool", inputs, 1, attrs);
+        return Ok(());
+    }
+    o.done("MaxPool", inputs, attrs)
+}
+
+fn avg_pool(o: &mut Out<'_, '_>) -> Step {
+    o.args.only("divisor_override", &Arg::None)?;
+    let mut attrs = window(o)?;
+    attrs.push(flag("count_include_pad", o.args.bool("count_include_pad")?));
+    let inputs = vec![o.input("self")?];
+    o.done("AveragePool", inputs, attrs)
+}
+
+fn adaptive_avg_pool(o: &mut Out<'_, '_>) -> Step {
+    let x = o.args.tensor("self")?;
+    let (shape, size) = (o.shape(x)?, o.args.spread("output_size", 2)?);
+    let inputs = vec![o.input("self")?];
+    if size == [1, 1] && shape.len() == 4 {
+        return o.done("GlobalAveragePool", inputs, vec![]);
+    }
+    let lead = shape.len().saturating_sub(2);
+    let whole =
+        shape[lead..].iter().zip(&size).map(|(n, s)| n.as_const().filter(|n| *s > 0 && n % s == 0).map(|n| n / s));
+    match whole.collect::<Option<Vec<_>>>() {
+        Some(k) if shape.len() == 4 => {
+            o.done("AveragePool", inputs, vec![ints("kernel_shape", k.clone()), ints("strides", k)])
+        }
+        _ => Err(format!("output size {size:?} does not divide {shape:?}")),
+    }
+}
+
+/// The dimensions of a reduction, counted from the front; none given are all.
+fn axes(o: &Out<'_, '_>, rank: usize) -> Result<Vec<i64>, String> {
+    let n = i64::try_from(rank).map_err(|e| e.to_string())?;
+    let given = if o.args.given("dim") { o.args.ints("dim")? } else { vec![] };
+    if given.is_empty() {
+        return Ok((0..n).collect());
+    }
+    let mut axes: Vec<i64> = given.into_iter().map(|a| if a < 0 { a + n } else { a }).collect();
+    axes.sort_unstable();
+    Ok(axes)
+}
+
+/// A mean over all of space that keeps its dimensions is a pool, which runtimes have in integers.
+fn mean(o: &mut Out<'_, '_>) -> Step {
+    let rank = o.shape(o.args.tensor("self")?)?.len();
+    let axes = axes(o, rank)?;
+    let spatial = axes.iter().copied().eq((2i64..).take(rank.saturating_sub(2)));
+    if spatial && rank >= 3 && o.args.bool("keepdim")? && !o.args.given("dtype") {
+        let inputs = vec![o.input("self")?];
+        return o.done("GlobalAveragePool", inputs, vec![]);
+    }
+    reduce(o, "ReduceMean", 18)
+}
+
+/// A reduction; its axes are an input from operator set `since` on.
+fn reduce(o: &mut Out<'_, '_>, op: &str, since: i64) -> Step {
+    let id = o.args.tensor("self")?;
+    let axes = axes(o, o.shape(id)?.len())?;
+    let to = o.dtype(o.id)?;
+    let x = o.operand("self", to)?;
+    let keep = flag("keepdims", o.args.bool("keepdim")?);
+    if o.w.opset >= since {
+        let axes = o.ints(&axes);
+        return o.done(op, vec![x, axes], vec![keep]);
+    }
+    o.done(op, vec![x], vec![ints("axes", axes), keep])
+}

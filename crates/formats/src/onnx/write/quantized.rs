@@ -1,0 +1,104 @@
+//! Quantize and dequantize as QuantizeLinear and DequantizeLinear.
+
+use super::Entry;
+use super::args::{Args, int};
+use super::out::Out;
+use cleave_ir::{Graph, NodeId, Tensor};
+use cleave_numerics::DType;
+
+pub(super) const OPS: &[Entry] = &[
+    ("quantized_decomposed.quantize_per_tensor", 13, |o| quantize(o, false)),
+    ("quantized_decomposed.quantize_per_channel", 13, |o| quantize(o, true)),
+    ("quantized_decomposed.dequantize_per_tensor", 13, dequantize),
+    ("quantized_decomposed.dequantize_per_channel", 13, dequantize),
+];
+
+type Step = Result<(), String>;
+
+/// The operator set that a quantization asks for: 21 has 16-bit types.
+pub(super) fn since(g: &Graph, id: NodeId) -> i64 {
+    let dtype = Args::new(g, g.node(id)).dtype("dtype");
+    let quantized = g.node(id).op().is_some_and(|o| o.name.starts_with("quantized_decomposed."));
+    match dtype {
+        Ok(DType::U16 | DType::I16) if quantized => 21,
+        _ => 13,
+    }
+}
+
+/// A zero point in the type that it belongs to.
+fn zeros(shape: &[usize], v: &[i64], dtype: DType) -> Result<Tensor, String> {
+    let (low, high) = dtype.int_range().ok_or_else(|| format!("quantized type {dtype} cannot be written"))?;
+    if let Some(z) = v.iter().find(|z| **z < i64::from(low) || **z > i64::from(high)) {
+        return Err(format!("zero point {z} does not fit {dtype}"));
+    }
+    Ok(crate::onnx::read::cast(&Tensor::new(shape, v.to_vec()), dtype))
+}
+
+/// Names of scale and zero point, and the axis if there is one for each channel.
+fn params(o: &mut Out<'_, '_>, id: NodeId) -> Result<(String, String, Option<i64>), String> {
+    let g = o.w.g;
+    let node = g.node(id);
+    let args = Args::new(g, node);
+    let dtype = args.dtype("dtype")?;
+    if node.op().is_some_and(|op| op.base().ends_with("per_tensor")) {
+        let scale = args.float("scale")? as f32;
+        let zero = zeros(&[], &[args.int("zero_point")?], dtype)?;
+        let scale = o.w.literal(&format!("{}_scale", node.name), Tensor::scalar(scale));
+        return Ok((scale, o.w.literal(&format!("{}_zero_point", node.name), zero), None));
+    }
+    let scales = args.tensor("scales")?;
+    let count = g.constant(scales).map(Tensor::len).ok_or("scales that are not constant cannot be written")?;
+    let zero = match args.opt_tensor("zero_points")? {
+        None => zeros(&[count], &vec![0; count], dtype)?,
+        Some(z) => {
+            let t = g.constant(z).ok_or("zero points that are not constant cannot be written")?;
+            zeros(&[t.len()], &t.to_i64(), dtype)?
+        }
+    };
+    let rank = i64::try_from(g.tensor_meta(id).map_or(0, |m| m.shape.len())).map_err(|e| e.to_string())?;
+    let axis = args.int("axis")?;
+    let axis = if axis < 0 { axis + rank } else { axis };
+    Ok((o.w.name(scales)?, o.w.literal(&format!("{}_zero_point", node.name), zero), Some(axis)))
+}
+
+fn quantize(o: &mut Out<'_, '_>, per_channel: bool) -> Step {
+    let dtype = o.args.dtype("dtype")?;
+    let mut x = o.input("input")?;
+    let range = (o.args.int("quant_min")?, o.args.int("quant_max")?);
+    let whole = dtype.int_range().map(|(a, b)| (i64::from(a), i64::from(b)));
+    if Some(range) != whole {
+        // QuantizeLinear saturates at the ends of its type: a narrower range is cut before.
+        if per_channel {
+            return Err(format!("range {range:?} for each channel cannot be written"));
+        }
+        let (scale, zero) = (o.args.float("scale")?, o.args.int("zero_point")?);
+        let bound = |q: i64| (q - zero) as f64 * scale;
+        let (low, high) = (o.number(bound(range.0), DType::F32), o.number(bound(range.1), DType::F32));
+        x = o.push("Clip", vec![x, low, high], vec![]);
+    }
+    let (scale, zero, axis) = params(o, o.id)?;
+    let attrs = axis.map(|a| int("axis", a)).into_iter().collect();
+    o.done("QuantizeLinear", vec![x, scale, zero], attrs)
+}
+
+fn dequantize(o: &mut Out<'_, '_>) -> Step {
+    let x = o.input("input")?;
+    if o.dtype(o.id)? != DType::F32 {
+        return Err(format!("dequantizing to {} cannot be written", o.dtype(o.id)?));
+    }
+    let (scale, zero, axis) = params(o, o.id)?;
+    let attrs = axis.map(|a| int("axis", a)).into_iter().collect();
+    o.done("DequantizeLinear", vec![x, scale, zero], attrs)
+}
+
+/// The dequantization of another value by the parameters of node `id`, its axis mapped.
+pub(super) fn dequantize_as(
+    o: &mut Out<'_, '_>,
+    id: NodeId,
+    value: String,
+    axis: impl Fn(i64) -> i64,
+) -> Result<String, String> {
+    let (scale, zero, at) = params(o, id)?;
+    let attrs = at.map(|a| int("axis", axis(a))).into_iter().collect();
+    Ok(o.push("DequantizeLinear", vec![value, scale, zero], attrs))
+}
