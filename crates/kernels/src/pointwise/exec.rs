@@ -6,7 +6,7 @@
 
 use super::math::{MAGIC, max_ps, min_ps};
 use super::ops::{Binary, Unary};
-use super::program::{Input, Output, Program, Quantize, Rounding, Src, Step};
+use super::program::{Input, MAX_REGISTERS, Output, Program, Quantize, Rounding, Src, Step};
 use super::sink::Sink;
 use cleave_numerics::reciprocal_per_tensor;
 
@@ -75,23 +75,44 @@ pub(crate) struct Frame<'v, 'a> {
 #[inline(always)]
 pub(crate) fn execute(program: &Program, frame: &Frame<'_, '_>, regs: &mut [Register]) {
     let n = (frame.rows * frame.cols).next_multiple_of(64).min(CHUNK);
+    let mut borrowed: Borrowed<'_> = [None; MAX_REGISTERS];
     for step in &program.steps {
+        if let Some(dst) = step.target() {
+            borrowed[dst] = None;
+        }
         match *step {
-            Step::Load { dst, input } => load(program.inputs[input], frame, &frame.inputs[input], &mut regs[dst].0),
+            Step::Load { dst, input } => match frame.inputs[input].dense(frame, n) {
+                Some(x) => borrowed[dst] = Some(x),
+                None => load(program.inputs[input], frame, &frame.inputs[input], &mut regs[dst].0),
+            },
             Step::Fill { dst, value } => regs[dst].0[..n].fill(value),
-            Step::Unary { op, dst, src } => unary(op, regs, dst, src, n),
-            Step::Binary { op, dst, a, b } => binary(op, regs, dst, a, b, n),
+            Step::Unary { op, dst, src } => unary(op, regs, &borrowed, dst, src, n),
+            Step::Binary { op, dst, a, b } => binary(op, regs, &borrowed, dst, a, b, n),
             Step::Select { dst, mask, a, b } => {
-                let (d, others) = split(regs, dst);
+                let (d, others) = split(regs, &borrowed, dst);
                 let (m, a, b) = (others.get(mask), others.get(a), others.get(b));
                 for (((d, m), a), b) in d.0[..n].iter_mut().zip(&m[..n]).zip(&a[..n]).zip(&b[..n]) {
                     *d = if *m != 0.0 { *a } else { *b };
                 }
             }
             Step::Store { src, output } => {
-                store(program.outputs[output], frame, &frame.outputs[output], &regs[src].0);
+                let from = borrowed[src].unwrap_or(&regs[src].0);
+                store(program.outputs[output], frame, &frame.outputs[output], from);
             }
         }
+    }
+}
+
+/// Registers whose values are read where they lie: a dense f32 input is not copied.
+type Borrowed<'a> = [Option<&'a [f32]>; MAX_REGISTERS];
+
+impl<'a> InView<'a> {
+    /// The chunk itself, if it is dense f32 and `n` elements may be read.
+    #[inline(always)]
+    fn dense(&self, frame: &Frame<'_, '_>, n: usize) -> Option<&'a [f32]> {
+        let Data::F32(x) = self.data else { return None };
+        let dense = self.col == 1 && (frame.rows == 1 || self.row == frame.cols);
+        if dense { x.get(self.base..self.base + n) } else { None }
     }
 }
 
@@ -99,57 +120,67 @@ pub(crate) fn execute(program: &Program, frame: &Frame<'_, '_>, regs: &mut [Regi
 struct Others<'r> {
     before: &'r [Register],
     after: &'r [Register],
+    borrowed: &'r Borrowed<'r>,
 }
 
 impl<'r> Others<'r> {
     #[inline(always)]
-    fn get(&self, index: usize) -> &'r [f32; CHUNK] {
-        match self.before.get(index) {
-            Some(r) => &r.0,
-            None => &self.after[index - self.before.len() - 1].0,
+    fn get(&self, index: usize) -> &'r [f32] {
+        match (self.borrowed[index], self.before.get(index)) {
+            (Some(x), _) => x,
+            (None, Some(r)) => &r.0,
+            (None, None) => &self.after[index - self.before.len() - 1].0,
         }
     }
 }
 
 /// The register that is written, and the others.
 #[inline(always)]
-fn split(regs: &mut [Register], dst: usize) -> (&mut Register, Others<'_>) {
+fn split<'r>(regs: &'r mut [Register], borrowed: &'r Borrowed<'r>, dst: usize) -> (&'r mut Register, Others<'r>) {
     let (before, rest) = regs.split_at_mut(dst);
     let (d, after) = rest.split_at_mut(1);
-    (&mut d[0], Others { before, after })
+    (&mut d[0], Others { before, after, borrowed })
 }
 
 #[inline(always)]
-fn map1(regs: &mut [Register], dst: usize, src: usize, n: usize, f: impl Fn(f32) -> f32) {
-    let (d, others) = split(regs, dst);
+fn map1(regs: &mut [Register], borrowed: &Borrowed<'_>, dst: usize, src: usize, n: usize, f: impl Fn(f32) -> f32) {
+    let (d, others) = split(regs, borrowed, dst);
     for (d, s) in d.0[..n].iter_mut().zip(&others.get(src)[..n]) {
         *d = f(*s);
     }
 }
 
 #[inline(always)]
-fn map2(regs: &mut [Register], dst: usize, a: Src, b: Src, n: usize, f: impl Fn(f32, f32) -> f32) {
+fn map2(
+    regs: &mut [Register],
+    borrowed: &Borrowed<'_>,
+    dst: usize,
+    a: Src,
+    b: Src,
+    n: usize,
+    f: impl Fn(f32, f32) -> f32,
+) {
     match (a, b) {
         (Src::Reg(a), Src::Reg(b)) => {
-            let (d, others) = split(regs, dst);
+            let (d, others) = split(regs, borrowed, dst);
             for ((d, a), b) in d.0[..n].iter_mut().zip(&others.get(a)[..n]).zip(&others.get(b)[..n]) {
                 *d = f(*a, *b);
             }
         }
-        (Src::Reg(a), Src::Imm(b)) => map1(regs, dst, a, n, |x| f(x, b)),
-        (Src::Imm(a), Src::Reg(b)) => map1(regs, dst, b, n, |x| f(a, x)),
+        (Src::Reg(a), Src::Imm(b)) => map1(regs, borrowed, dst, a, n, |x| f(x, b)),
+        (Src::Imm(a), Src::Reg(b)) => map1(regs, borrowed, dst, b, n, |x| f(a, x)),
         (Src::Imm(a), Src::Imm(b)) => regs[dst].0[..n].fill(f(a, b)),
     }
 }
 
 /// One loop for each op: within it the op is a constant, so that `eval` is straight-line code.
 #[inline(always)]
-fn unary(op: Unary, regs: &mut [Register], dst: usize, src: usize, n: usize) {
+fn unary(op: Unary, regs: &mut [Register], borrowed: &Borrowed<'_>, dst: usize, src: usize, n: usize) {
     macro_rules! each {
         ($($name:ident $({ $($field:ident),* })?),* $(,)?) => {
             match op {
                 $(Unary::$name $({ $($field),* })? =>
-                    map1(regs, dst, src, n, |x| Unary::$name $({ $($field),* })?.eval(x)),)*
+                    map1(regs, borrowed, dst, src, n, |x| Unary::$name $({ $($field),* })?.eval(x)),)*
             }
         };
     }
@@ -182,11 +213,11 @@ fn unary(op: Unary, regs: &mut [Register], dst: usize, src: usize, n: usize) {
 }
 
 #[inline(always)]
-fn binary(op: Binary, regs: &mut [Register], dst: usize, a: Src, b: Src, n: usize) {
+fn binary(op: Binary, regs: &mut [Register], borrowed: &Borrowed<'_>, dst: usize, a: Src, b: Src, n: usize) {
     macro_rules! each {
         ($($name:ident),* $(,)?) => {
             match op {
-                $(Binary::$name => map2(regs, dst, a, b, n, |x, y| Binary::$name.eval(x, y)),)*
+                $(Binary::$name => map2(regs, borrowed, dst, a, b, n, |x, y| Binary::$name.eval(x, y)),)*
             }
         };
     }
@@ -233,7 +264,7 @@ fn load_with<T: Copy>(
 }
 
 #[inline(always)]
-fn store(output: Output, frame: &Frame<'_, '_>, view: &OutView<'_>, from: &[f32; CHUNK]) {
+fn store(output: Output, frame: &Frame<'_, '_>, view: &OutView<'_>, from: &[f32]) {
     let (rows, cols) = (frame.rows, frame.cols);
     // Tightly packed rows are one row.
     let (rows, cols) = if view.row == cols { (1, rows * cols) } else { (rows, cols) };
@@ -279,7 +310,12 @@ impl Quantizer {
     /// `clamp(rne(v) + zero_point)`; NaN counts as 0.
     #[inline(always)]
     pub(crate) fn round(self, v: f32) -> u8 {
-        let v = if v.is_nan() { 0.0 } else { v };
+        self.round_number(if v.is_nan() { 0.0 } else { v })
+    }
+
+    /// [`Quantizer::round`] of what is no NaN.
+    #[inline(always)]
+    pub(crate) fn round_number(self, v: f32) -> u8 {
         let v = min_ps(self.hi, max_ps(self.lo, v));
         (v + MAGIC).to_bits().wrapping_add(self.bias) as u8
     }

@@ -389,7 +389,7 @@ fn allocate(steps: &[Step], values: usize) -> (Vec<Step>, usize) {
 }
 
 impl Step {
-    fn target(self) -> Option<usize> {
+    pub(crate) fn target(self) -> Option<usize> {
         match self {
             Step::Load { dst, .. }
             | Step::Fill { dst, .. }

@@ -1,7 +1,7 @@
 //! The greatest tap of each window.
 
-use super::Windows;
 use super::window::{PoolShape, Window, sliding};
+use super::{LANES, Windows};
 use crate::pointwise::math::maximum;
 use crate::versions::versions;
 use crate::{Isa, KernelError, ThreadPool};
@@ -25,12 +25,20 @@ struct Pixel<'a, T> {
 
 #[inline(always)]
 fn greatest<T: Copy>(p: &Pixel<'_, T>, least: T, y: &mut [T], max: impl Fn(T, T) -> T) {
-    y.fill(least);
-    for row in p.rows.taps() {
-        for col in p.cols.taps() {
-            let start = (row * p.w + col) * p.c + p.first;
-            y.iter_mut().zip(&p.image[start..]).for_each(|(y, x)| *y = max(*y, *x));
+    for (block, y) in y.chunks_mut(LANES).enumerate() {
+        let mut most = [least; LANES];
+        for row in p.rows.taps() {
+            for col in p.cols.taps() {
+                let start = (row * p.w + col) * p.c + p.first + block * LANES;
+                let x = &p.image[start..start + y.len()];
+                // A whole block stays in registers.
+                match <&[T; LANES]>::try_from(x) {
+                    Ok(x) => most.iter_mut().zip(x).for_each(|(y, x)| *y = max(*y, *x)),
+                    Err(_) => most.iter_mut().zip(x).for_each(|(y, x)| *y = max(*y, *x)),
+                }
+            }
         }
+        y.copy_from_slice(&most[..y.len()]);
     }
 }
 

@@ -50,16 +50,23 @@ fn apply(one: &QBinary, a: &[u8], b: &[u8], y: &mut [u8], f: impl Fn(f32, f32) -
     let (to, scale, inv) = (Quantizer::new(&one.y), one.y.scale, reciprocal_per_tensor(one.y.scale));
     let ab = y.iter_mut().zip(a.iter().zip(b));
     match one.y.rounding {
-        Rounding::Div => ab.for_each(|(y, (a, b))| *y = to.round(f(one.a.eval(*a), one.b.eval(*b)) / scale)),
-        Rounding::Recip => ab.for_each(|(y, (a, b))| *y = to.round(f(one.a.eval(*a), one.b.eval(*b)) * inv)),
+        Rounding::Div => ab.for_each(|(y, (a, b))| *y = to.round_number(f(one.a.eval(*a), one.b.eval(*b)) / scale)),
+        Rounding::Recip => ab.for_each(|(y, (a, b))| *y = to.round_number(f(one.a.eval(*a), one.b.eval(*b)) * inv)),
     }
 }
 
 impl QBinary {
     /// # Errors
-    /// A quantization outside u8.
+    /// A quantization outside u8, or a scale that is not positive and finite.
     pub fn new(isa: Isa, op: QOp, a: Dequantize, b: Dequantize, y: Quantize) -> Result<QBinary, KernelError> {
         y.check()?;
+        // Sums and products of finite values are no NaN, and the kernels count on it.
+        if let Some(bad) = [a.scale, b.scale, y.scale].iter().find(|s| !(s.is_finite() && **s > 0.0)) {
+            return Err(KernelError::invalid(
+                "binary op on u8",
+                format!("a scale is {bad}, expected a positive number"),
+            ));
+        }
         Ok(QBinary { isa, op, a, b, y })
     }
 

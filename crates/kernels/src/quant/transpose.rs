@@ -8,6 +8,8 @@ use crate::{Isa, KernelError, SharedMut, ThreadPool};
 
 /// Side of a block.
 const BLOCK: usize = 32;
+/// Columns that are interleaved at once.
+const RUN: usize = 256;
 
 /// `x [rows, cols]`: columns `cols.0..cols.1`, given transposed in `y [cols.1 - cols.0, rows]`; `convert` does a run.
 #[inline(always)]
@@ -19,6 +21,12 @@ fn transpose_body<T: Copy, U: Copy + Default>(
     y: &mut [U],
     convert: impl Fn(&[T], &mut [U]),
 ) {
+    match rows {
+        2 => return interleave::<T, U, 2>(x, cols, part, y, convert),
+        3 => return interleave::<T, U, 3>(x, cols, part, y, convert),
+        4 => return interleave::<T, U, 4>(x, cols, part, y, convert),
+        _ => {}
+    }
     let mut block = [[U::default(); BLOCK]; BLOCK];
     for c0 in (part.0..part.1).step_by(BLOCK) {
         let width = BLOCK.min(part.1 - c0);
@@ -33,6 +41,27 @@ fn transpose_body<T: Copy, U: Copy + Default>(
                 let to = &mut y[start..start + height];
                 to.iter_mut().zip(&block[..height]).for_each(|(to, line)| *to = line[c]);
             }
+        }
+    }
+}
+
+/// The same for a few rows: the planes of an image.
+#[inline(always)]
+fn interleave<T: Copy, U: Copy + Default, const R: usize>(
+    x: &[T],
+    cols: usize,
+    part: (usize, usize),
+    y: &mut [U],
+    convert: impl Fn(&[T], &mut [U]),
+) {
+    let mut block = [[U::default(); RUN]; R];
+    for (run, y) in y.chunks_mut(RUN * R).enumerate() {
+        let (c0, width) = (part.0 + run * RUN, y.len() / R);
+        for (r, line) in block.iter_mut().enumerate() {
+            convert(&x[r * cols + c0..][..width], &mut line[..width]);
+        }
+        for (c, y) in y.as_chunks_mut::<R>().0.iter_mut().enumerate() {
+            *y = std::array::from_fn(|r| block[r][c]);
         }
     }
 }

@@ -22,6 +22,8 @@ pub struct Resize {
     c: usize,
     rows: AxisTable,
     cols: AxisTable,
+    /// Whether every output is one input, bit for bit.
+    pick: bool,
 }
 
 /// Channels that are accumulated side by side.
@@ -34,7 +36,7 @@ fn row<T: Copy>(r: &Resize, image: &[T], oy: usize, y: &mut [T], load: impl Fn(T
     let (w, c) = (r.cols.size, r.c);
     for (ox, y) in y.chunks_exact_mut(c).enumerate() {
         let (xs, wxs) = r.cols.at(ox);
-        if r.rows.is_pick() && r.cols.is_pick() {
+        if r.pick {
             y.copy_from_slice(&image[(ys[0] * w + xs[0]) * c..][..c]);
             continue;
         }
@@ -86,7 +88,7 @@ versions! {
 impl Resize {
     /// `n` images of `c` channels, their rows and columns by the tables.
     pub fn new(isa: Isa, n: usize, c: usize, rows: AxisTable, cols: AxisTable) -> Resize {
-        Resize { isa, n, c, rows, cols }
+        Resize { isa, n, c, pick: rows.is_pick() && cols.is_pick(), rows, cols }
     }
 
     /// Of floats: `y [n, rows.out(), cols.out(), c]`.
