@@ -3,10 +3,11 @@
 pub mod proto;
 mod read;
 pub mod tensor;
+pub mod testdir;
 mod write;
 
 pub use read::{decode, read_model, read_onnx};
-pub use write::{WriteOptions, can_write, model_of, write_onnx};
+pub use write::{WriteOptions, can_write, model_of, write_onnx, write_onnx_with};
 
 /// What stands before the keys of a graph's metadata in a file.
 const METADATA_PREFIX: &str = "cleave.";

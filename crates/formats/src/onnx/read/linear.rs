@@ -39,41 +39,25 @@ fn gemm<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     let bias = addend(c, beta)?;
     let features = w.shape().first().cloned();
     let fits = |v: Value<'_>| v.shape().len() == 1 && v.shape().first().cloned() == features;
-    match bias {
-        Some(Addend::Constant(v)) if fits(v) && rest == 1.0 => {
-            c.one(c.call("aten.linear", vec![x.into(), w.into(), v.into()]))
-        }
-        _ => {
-            let mut y = c.call("aten.linear", vec![x.into(), w.into()]);
-            if rest != 1.0 {
-                y = y * rest;
-            }
-            c.one(match bias {
-                None => y,
-                Some(Addend::Constant(v)) => y + v,
-                Some(Addend::Computed(v)) if beta == 1.0 => y + v,
-                Some(Addend::Computed(v)) => y + v * beta,
-            })
-        }
+    if let Some(v) = bias.filter(|v| fits(*v) && rest == 1.0) {
+        return c.one(c.call("aten.linear", vec![x.into(), w.into(), v.into()]));
     }
+    let mut y = c.call("aten.linear", vec![x.into(), w.into()]);
+    if rest != 1.0 {
+        y = y * rest;
+    }
+    c.one(bias.map_or(y, |v| y + v))
 }
 
-enum Addend<'b> {
-    /// With beta in it.
-    Constant(Value<'b>),
-    /// Still without.
-    Computed(Value<'b>),
-}
-
-fn addend<'b>(c: &Ctx<'b, '_>, beta: f64) -> Step<Option<Addend<'b>>> {
+/// `beta · C`, if there is one.
+fn addend<'b>(c: &Ctx<'b, '_>, beta: f64) -> Step<Option<Value<'b>>> {
     if c.opt(2).is_none() || beta == 0.0 {
         return Ok(None);
     }
     Ok(Some(match c.host(2).and_then(|h| h.as_tensor().map(|t| (h, t))) {
-        Some((h, t)) if beta == 1.0 || t.dtype() == DType::F32 => {
-            Addend::Constant(scaled(c, h, &h.name, t.clone(), beta))
-        }
-        _ => Addend::Computed(c.value(2)?),
+        Some((h, t)) if beta == 1.0 || t.dtype() == DType::F32 => scaled(c, h, &h.name, t.clone(), beta),
+        _ if beta == 1.0 => c.value(2)?,
+        _ => c.value(2)? * beta,
     }))
 }
 

@@ -29,7 +29,7 @@ mod out;
 mod quantized;
 mod shape;
 
-pub use model::{WriteOptions, model_of, write_onnx};
+pub use model::{WriteOptions, model_of, write_onnx, write_onnx_with};
 
 use out::Out;
 

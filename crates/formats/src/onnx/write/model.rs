@@ -41,7 +41,15 @@ impl Default for WriteOptions {
 ///
 /// # Errors
 /// Every op that cannot be written, at once, by node; a place that cannot be written to.
-pub fn write_onnx(path: &Path, g: &Graph, options: &WriteOptions) -> Result<()> {
+pub fn write_onnx(path: &Path, g: &Graph) -> Result<()> {
+    write_onnx_with(path, g, &WriteOptions::default())
+}
+
+/// [`write_onnx`] with options.
+///
+/// # Errors
+/// As [`write_onnx`].
+pub fn write_onnx_with(path: &Path, g: &Graph, options: &WriteOptions) -> Result<()> {
     let (mut model, constants) = parts(path, g)?;
     let total: u64 = constants.values().map(|t| (t.len() * t.dtype().size()) as u64).sum();
     let graph = model.graph.get_or_insert_default();
