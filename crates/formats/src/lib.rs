@@ -17,7 +17,7 @@ pub mod pt2;
 pub use clv::{read_clv, write_clv};
 pub use data::{Dataset, ImageOptions, InputSpec};
 pub use error::{FormatError, Problem, Problems, Result};
-pub use pt2::read_pt2;
+pub use pt2::{read_pt2, write_pt2};
 
 use archive::Archive;
 use cleave_ir::Graph;

@@ -9,6 +9,9 @@ mod read;
 mod schema;
 mod sympy;
 mod weights;
+mod write;
+
+pub use write::write_pt2;
 
 use crate::archive::Archive;
 use crate::error::{FormatError, Result};
@@ -16,13 +19,15 @@ use crate::mapped::Mapped;
 use cleave_ir::{Dim, Graph};
 use std::path::Path;
 
+/// Before the keys of [`Graph::metadata`] where they stand in a program's own metadata.
+const FACT: &str = "cleave.";
+
 /// Reads an exported program as the file has it: in-place ops, dropout and all, in ATen vocabulary.
 ///
 /// * Every parameter, buffer and tensor constant of the signature becomes a constant node named as in the
 ///   file (`p_stem_0_weight`) whose target is the dotted name (`stem.0.weight`), used or not, as torch counts them.
 /// * A result of an op with several results becomes a `getitem` node, unless the file calls it unused.
-/// * Arithmetic on sizes is not nodes but expressions in arguments; what the program asserts of sizes is in
-///   the ranges of [`Graph::symbols`].
+/// * What the program asserts of sizes is in the ranges of [`Graph::symbols`].
 /// * Buffers that the program writes back are named in `Graph::metadata["dropped"]`.
 ///
 /// # Errors

@@ -55,6 +55,11 @@ impl<'a> Reader<'a> {
         }
         self.outputs();
         self.problems.finish(&path)?;
+        for (key, value) in &self.program.graph_module.metadata {
+            if let (Some(key), Some(value)) = (key.strip_prefix(super::FACT), value.as_str()) {
+                self.graph.metadata.insert(key.into(), value.into());
+            }
+        }
         if !self.dropped.is_empty() {
             self.graph.metadata.insert("dropped".into(), self.dropped.join(", "));
         }
@@ -176,10 +181,7 @@ impl<'a> Reader<'a> {
     }
 
     fn node(&mut self, n: &NodeJson) {
-        if is_size_op(&n.target) {
-            return self.size_op(n);
-        }
-        let Ok(op) = op::find(op_name(&n.target)) else { return };
+        let Ok(op) = op::find(op_name(&n.target)) else { return self.size_op(n) };
         let stated = self.results_stated(n);
         let name = match (op.schema.returns, stated.as_slice()) {
             (Returns::Tuple(_) | Returns::List, _) | (_, []) => n.name.as_deref().unwrap_or(op.base()),
@@ -293,7 +295,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Arithmetic and comparisons of sizes: the file states what each gives.
+    /// Arithmetic and comparisons of sizes that have no record: the file states what each gives.
     fn size_op(&mut self, n: &NodeJson) {
         for v in &n.outputs {
             let (kind, name) = match union(v) {

@@ -36,6 +36,8 @@ pub(super) struct GraphModule {
     pub signature: Signature,
     #[serde(default)]
     pub module_call_graph: Vec<ModuleCall>,
+    #[serde(default)]
+    pub metadata: IndexMap<String, Value>,
 }
 
 #[derive(Deserialize)]
