@@ -18,8 +18,18 @@ pub(super) struct Epilogue {
     /// 256 entries, or none.
     pub table: Option<AlignedVec<u8>>,
     pub out: OutputKind,
-    /// u8, without residual, float bias and table.
-    pub plain: bool,
+    pub path: Path,
+}
+
+/// Which code an epilogue takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Path {
+    /// u8, nothing but requantization and its bounds.
+    Plain,
+    /// u8 with a residual.
+    Residual,
+    /// Anything.
+    General,
 }
 
 impl Epilogue {
@@ -32,7 +42,11 @@ impl Epilogue {
             float_bias,
             table: requant.table.as_ref().map(|t| AlignedVec::from_slice(&t[..])),
             out,
-            plain: out == OutputKind::U8 && requant.residual.is_none() && requant.table.is_none() && !float_bias,
+            path: match requant.residual {
+                _ if out == OutputKind::F32 || float_bias || requant.table.is_some() => Path::General,
+                Some(_) => Path::Residual,
+                None => Path::Plain,
+            },
         }
     }
 }

@@ -45,20 +45,37 @@ pub(in crate::qconv) unsafe fn store<const NV: usize>(
     }
 }
 
-/// Stores `NV` vectors of accumulators as u8 where there is neither residual, float bias nor table.
+/// Stores `NV` vectors of accumulators as u8 where there is neither float bias nor table; `RESIDUAL` says whether
+/// there is a residual.
 ///
 /// # Safety
 /// AVX-512 is enabled in the caller, which this is inlined into; otherwise as for [`store`].
 #[inline(always)]
-pub(super) unsafe fn store_plain<const NV: usize>(acc: &[__m512i; NV], c: &Columns, e: &Epilogue, y: *mut u8) {
+pub(super) unsafe fn store_plain<const NV: usize, const RESIDUAL: bool>(
+    acc: &[__m512i; NV],
+    c: &Columns,
+    e: &Epilogue,
+    y: *mut u8,
+    r: *const u8,
+) {
     // SAFETY: by the caller's promise.
     unsafe {
         let top = _mm512_set1_ps((e.qmax - e.zero_point) as f32);
         let zp = _mm512_set1_epi16(e.zero_point as i16);
+        let mut x = [_mm512_setzero_ps(); NV];
+        for v in 0..NV {
+            x[v] = _mm512_mul_ps(_mm512_cvtepi32_ps(acc[v]), _mm512_loadu_ps(c.scale.add(v * LANES)));
+        }
+        if let (true, Some((m, z))) = (RESIDUAL, e.residual) {
+            let r = shifted_residual::<NV>(r, c.width);
+            let (shift, m) = (_mm512_set1_ps(SHIFT + z as f32), _mm512_set1_ps(m));
+            for v in 0..NV {
+                x[v] = _mm512_add_ps(x[v], _mm512_mul_ps(_mm512_sub_ps(r[v], shift), m));
+            }
+        }
         let mut q = [_mm512_setzero_si512(); NV];
         for v in 0..NV {
-            let x = _mm512_mul_ps(_mm512_cvtepi32_ps(acc[v]), _mm512_loadu_ps(c.scale.add(v * LANES)));
-            q[v] = _mm512_cvtps_epi32(_mm512_min_ps(x, top));
+            q[v] = _mm512_cvtps_epi32(_mm512_min_ps(x[v], top));
         }
         if NV == 4 {
             let low = _mm512_adds_epi16(_mm512_packs_epi32(q[0], q[1]), zp);
@@ -91,6 +108,39 @@ pub(super) unsafe fn store_plain<const NV: usize>(acc: &[__m512i; NV], c: &Colum
                 _mm_mask_storeu_epi8(y.cast(), mask(width, LANES) as u16, _mm512_cvtepi32_epi8(q));
             }
         }
+    }
+}
+
+/// 2^23: a byte in the low bits of its significand makes the float `SHIFT + byte`, exactly.
+const SHIFT: f32 = 8388608.0;
+
+/// `SHIFT + r` of a residual's bytes, in the order of the columns.
+#[inline(always)]
+unsafe fn shifted_residual<const NV: usize>(r: *const u8, width: usize) -> [__m512; NV] {
+    // SAFETY: as in `store_plain`; loads are masked by the width.
+    unsafe {
+        let (zero, high) = (_mm512_setzero_si512(), _mm512_set1_epi16(0x4b00));
+        let mut out = [_mm512_setzero_ps(); NV];
+        if NV == 4 {
+            let r = _mm512_maskz_loadu_epi8(mask(width, 64), r.cast());
+            let (a, b) = (_mm512_unpacklo_epi8(r, zero), _mm512_unpackhi_epi8(r, zero));
+            out[0] = _mm512_castsi512_ps(_mm512_unpacklo_epi16(a, high));
+            out[NV.min(2) - 1] = _mm512_castsi512_ps(_mm512_unpackhi_epi16(a, high));
+            out[NV.min(3) - 1] = _mm512_castsi512_ps(_mm512_unpacklo_epi16(b, high));
+            out[NV - 1] = _mm512_castsi512_ps(_mm512_unpackhi_epi16(b, high));
+            return out;
+        }
+        if NV >= 2 {
+            let r = _mm512_cvtepu8_epi16(_mm256_maskz_loadu_epi8(mask(width, 32) as u32, r.cast()));
+            out[0] = _mm512_castsi512_ps(_mm512_unpacklo_epi16(r, high));
+            out[NV.min(2) - 1] = _mm512_castsi512_ps(_mm512_unpackhi_epi16(r, high));
+        }
+        if NV % 2 == 1 {
+            let (r, width) = (r.wrapping_add((NV - 1) * LANES), width - (NV - 1) * LANES);
+            let r = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask(width, LANES) as u16, r.cast()));
+            out[NV - 1] = _mm512_castsi512_ps(_mm512_or_si512(r, _mm512_set1_epi32(0x4b00_0000)));
+        }
+        out
     }
 }
 

@@ -6,7 +6,7 @@ pub(super) mod epilogue;
 pub(super) mod vector;
 
 use super::pack::LANES;
-use super::tile::{Tile, TileFn};
+use super::tile::{Path, Tile, TileFn};
 use std::arch::x86_64::*;
 
 /// The tile for a block of `nv` vectors with `left` rows to go.
@@ -67,21 +67,27 @@ unsafe fn tile<const MR: usize, const NV: usize>(t: &Tile<'_>) {
                     }
                 }
             }
-            if t.epilogue.plain {
-                // Written out, since a loop that is not unrolled would keep the accumulators in memory.
-                macro_rules! rows {
-                    ($($i:literal)*) => {
-                        $(if $i < MR {
-                            epilogue::store_plain(&acc[$i], &t.columns, t.epilogue, t.y_at($i));
-                        })*
-                    };
+            // Written out, since a loop that is not unrolled would keep the accumulators in memory.
+            macro_rules! rows {
+                ($residual:literal: $($i:literal)*) => {
+                    $(if $i < MR {
+                        let (y, r) = (t.y_at($i), t.r_at($i));
+                        epilogue::store_plain::<NV, $residual>(&acc[$i], &t.columns, t.epilogue, y, r);
+                    })*
+                };
+            }
+            match t.epilogue.path {
+                Path::Plain => {
+                    rows!(false: 0 1 2 3 4 5 6 7 8 9 10 11 12 13);
                 }
-                rows!(0 1 2 3 4 5 6 7 8 9 10 11 12 13);
-            } else {
-                // By way of memory, so that the accumulators above stay in registers.
-                let spilled = acc;
-                for i in 0..MR {
-                    epilogue::store(&spilled[i], &t.columns, t.epilogue, t.y_at(i), t.r_at(i));
+                Path::Residual => {
+                    rows!(true: 0 1 2 3 4 5 6 7 8 9 10 11 12 13);
+                }
+                Path::General => {
+                    let spilled = acc;
+                    for i in 0..MR {
+                        epilogue::store(&spilled[i], &t.columns, t.epilogue, t.y_at(i), t.r_at(i));
+                    }
                 }
             }
             t.next(MR);

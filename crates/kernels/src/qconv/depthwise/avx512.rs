@@ -11,7 +11,7 @@ use crate::qconv::avx512::epilogue::{lookup, store_f32};
 use crate::qconv::avx512::vector::Vector;
 use crate::qconv::dense::Io;
 use crate::qconv::spec::OutputKind;
-use crate::qconv::tile::{Columns, Epilogue};
+use crate::qconv::tile::{Columns, Epilogue, Path};
 use std::arch::x86_64::*;
 
 /// Dwords of four bytes of a channel, one from each vector.
@@ -137,8 +137,9 @@ impl Depthwise {
             unsafe {
                 self.stage::<V>(image, oy, ox, count, io, b, scratch);
                 // Loops over a known kernel unroll: their exits would be mispredicted.
-                let k = if self.epilogue.plain && g.kh == g.kw { g.kw } else { 0 };
-                match (two, k, self.epilogue.plain) {
+                let plain = self.epilogue.path == Path::Plain;
+                let k = if plain && g.kh == g.kw { g.kw } else { 0 };
+                match (two, k, plain) {
                     (true, 3, _) => strip.pixels::<V, 2, 3, true>(count, io),
                     (true, 5, _) => strip.pixels::<V, 2, 5, true>(count, io),
                     (true, _, true) => strip.pixels::<V, 2, 0, true>(count, io),

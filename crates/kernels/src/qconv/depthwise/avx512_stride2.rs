@@ -6,6 +6,7 @@ use super::avx512::{column_of, finish, interleave, mask};
 use super::{Block, Depthwise};
 use crate::qconv::avx512::vector::Vector;
 use crate::qconv::dense::Io;
+use crate::qconv::tile::Path;
 use std::arch::x86_64::*;
 
 /// Three input lines from which columns are taken; those outside read the border.
@@ -53,7 +54,7 @@ impl Depthwise {
         for b in &self.blocks {
             // SAFETY: as the caller's.
             unsafe {
-                match (b.lanes, self.epilogue.plain) {
+                match (b.lanes, self.epilogue.path == Path::Plain) {
                     (64, true) => self.slide::<__m512i, true>(image, oy, io, b),
                     (32, true) => self.slide::<__m256i, true>(image, oy, io, b),
                     (_, true) => self.slide::<__m128i, true>(image, oy, io, b),
