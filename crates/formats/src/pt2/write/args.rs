@@ -14,7 +14,8 @@ const KEYWORD: i64 = 2;
 /// behind the last that is not.
 pub(super) fn inputs(g: &Graph, names: &Names, n: &Node, op: &Op) -> Result<Vec<Value>, String> {
     let params = &op.schema.params;
-    let plain = |p: &Param, a: &Arg| p.default.as_ref().or(p.optional.then_some(&Arg::None)) == Some(a);
+    // An optional parameter without a default has to be given.
+    let plain = |p: &Param, a: &Arg| p.default.as_ref() == Some(a);
     let last = params.iter().zip(&n.args).rposition(|(p, a)| !p.keyword_only && !plain(p, a));
     let mut out = vec![];
     for (i, (p, a)) in params.iter().zip(&n.args).enumerate() {
