@@ -5,6 +5,7 @@
 //! it was divided, and histograms of shards merge bit for bit.
 
 use super::Scan;
+use super::tally::tally;
 use serde::{Deserialize, Serialize};
 
 /// Bins on either side of zero.
@@ -80,34 +81,7 @@ impl GridHistogram {
         self.max = self.max.max(s.max);
         self.zeros += s.zeros;
         let inverse = power(-self.exponent);
-        // Two tables, used in turn, keep equal neighbours from waiting for one another.
-        let mut tables = [[0u32; BINS]; 2];
-        let mut index = [0u16; 512];
-        for block in x.chunks(1 << 30) {
-            for part in block.chunks(index.len()) {
-                for (to, v) in index.iter_mut().zip(part) {
-                    let scaled = v * inverse;
-                    let whole = scaled as i32;
-                    let floor = whole - i32::from(whole as f32 > scaled);
-                    // The range was made to fit; the mask only tells the compiler so.
-                    *to = ((floor + SIDE) & (BINS as i32 - 1)) as u16;
-                }
-                let [even, odd] = &mut tables;
-                let mut pairs = index[..part.len()].chunks_exact(2);
-                for p in &mut pairs {
-                    even[usize::from(p[0]) & (BINS - 1)] += 1;
-                    odd[usize::from(p[1]) & (BINS - 1)] += 1;
-                }
-                for i in pairs.remainder() {
-                    even[usize::from(*i) & (BINS - 1)] += 1;
-                }
-            }
-            for t in &mut tables {
-                for (sum, n) in self.bins.iter_mut().zip(t.iter_mut()) {
-                    *sum += u64::from(std::mem::take(n));
-                }
-            }
-        }
+        tally::<BINS>(x, &mut self.bins, SIDE as f32, |v| v * inverse);
     }
 
     /// Adds what another histogram saw.

@@ -5,6 +5,7 @@
 
 mod grid;
 mod scan;
+mod tally;
 mod torch;
 
 pub use grid::GridHistogram;

@@ -4,6 +4,7 @@
 //! `bincount`, `sum`, `cumsum`) as torch's CPU build runs them: `linspace` contracts its products and sums,
 //! `sum` adds in eight lanes over four rows, `cumsum` keeps its running sum in f64.
 
+use super::tally::tally;
 use serde::{Deserialize, Serialize};
 
 const BINS: usize = 2048;
@@ -155,26 +156,11 @@ fn floor_div(a: f32, b: f32) -> f32 {
 fn histc(x: &[f32], min: f32, max: f32) -> Vec<f32> {
     let (lo, hi) = if min == max { ((f64::from(min) - 1.0) as f32, (f64::from(max) + 1.0) as f32) } else { (min, max) };
     let span = hi - lo;
-    let mut tables = [[0u32; BINS + 1]; 2];
-    let mut index = [0u16; 512];
-    for part in x.chunks(index.len()) {
-        for (to, v) in index.iter_mut().zip(part) {
-            let at = (v - lo) / span * BINS as f32;
-            // All elements lie within the bounds; the last bin holds its upper bound.
-            *to = (at as i32).clamp(0, BINS as i32 - 1) as u16;
-        }
-        let [even, odd] = &mut tables;
-        let mut pairs = index[..part.len()].chunks_exact(2);
-        for p in &mut pairs {
-            even[usize::from(p[0]).min(BINS)] += 1;
-            odd[usize::from(p[1]).min(BINS)] += 1;
-        }
-        for i in pairs.remainder() {
-            even[usize::from(*i).min(BINS)] += 1;
-        }
-    }
+    let mut counts = vec![0u64; BINS];
+    // All elements lie within the bounds; the last bin holds its upper bound.
+    tally::<BINS>(x, &mut counts, 0.0, |v| ((v - lo) / span * BINS as f32).min(BINS as f32 - 1.0));
     // torch counts in f32, which stops at 2^24.
-    (0..BINS).map(|i| (tables[0][i] + tables[1][i]).min(1 << 24) as f32).collect()
+    counts.iter().map(|n| (*n).min(1 << 24) as f32).collect()
 }
 
 /// `torch.linspace`; its CPU kernel is compiled with contraction.
