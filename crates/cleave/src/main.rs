@@ -1,1 +1,7 @@
-fn main(){}
+//! The `cleave` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cleave::cli::main()
+}

@@ -1,0 +1,115 @@
+//! The command line: one file a command. Exit status: 0 done, 1 the work failed or a comparison did not hold,
+//! 2 wrong usage.
+
+mod bench;
+mod compare;
+mod data;
+mod decompose;
+mod demo;
+mod diff;
+mod explain;
+mod lists;
+mod out;
+mod patterns;
+mod quantize;
+mod run;
+mod show;
+mod test;
+
+use crate::error::{Error, Result};
+use clap::{Parser, Subcommand};
+use cleave_kernels::Isa;
+use cleave_runtime::Options;
+use out::Out;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Quantizes a trained model (.pt2 or .onnx) while its semantic operators are whole, then runs or exports it.
+#[derive(Parser, Debug)]
+#[command(name = "cleave", version, about, max_term_width = 110)]
+struct Cli {
+    /// Print one JSON document on standard output.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Run the whole pipeline on the embedded model and data, and print each stage.
+    Demo(demo::Args),
+    /// Quantize a model with calibration data and write .clv, .onnx or .pt2.
+    Quantize(quantize::Args),
+    /// Print a model at a stage: its graph as text, JSON or DOT, or the plan of its kernels.
+    Show(show::Args),
+    /// Compare the op counts of two stages of a model, or of two models.
+    Diff(diff::Args),
+    /// Say for every compute node which pattern quantizes it and which kernel runs it, or why not.
+    Explain(explain::Args),
+    /// Break a model down as a table says, and write it.
+    Decompose(decompose::Args),
+    /// List the decomposition tables, or print one with its reasons.
+    Tables(lists::TablesArgs),
+    /// List the op vocabulary.
+    Ops(lists::OpsArgs),
+    /// List quantizers and their patterns, or check a quantizer file.
+    Patterns(patterns::Args),
+    /// Run a model on arrays and write its outputs.
+    Run(run::Args),
+    /// Compare two models on data: signal to noise, cosine, top-1.
+    Compare(compare::Args),
+    /// Run recorded cases: folders with a model, inputs and outputs.
+    Test(test::Args),
+    /// Measure a model's latency.
+    Bench(bench::Args),
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let _ = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(tracing::Level::WARN).try_init();
+    let mut out = Out::new(cli.json);
+    let done = match &cli.command {
+        Command::Demo(a) => demo::run(a, &mut out),
+        Command::Quantize(a) => quantize::run(a, &mut out),
+        Command::Show(a) => show::run(a, &mut out),
+        Command::Diff(a) => diff::run(a, &mut out),
+        Command::Explain(a) => explain::run(a, &mut out),
+        Command::Decompose(a) => decompose::run(a, &mut out),
+        Command::Tables(a) => lists::tables(a, &mut out),
+        Command::Ops(a) => lists::ops(a, &mut out),
+        Command::Patterns(a) => patterns::run(a, &mut out),
+        Command::Run(a) => run::run(a, &mut out),
+        Command::Compare(a) => compare::run(a, &mut out),
+        Command::Test(a) => test::run(a, &mut out),
+        Command::Bench(a) => bench::run(a, &mut out),
+    };
+    let done = done.and_then(|ok| out.flush().map(|()| ok));
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(Error::Broken) => ExitCode::SUCCESS,
+        Err(e) => {
+            // Standard error may be closed as well; there is nobody left to tell then.
+            let _ = writeln!(std::io::stderr(), "error: {e}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// How a command runs models.
+#[derive(clap::Args, Debug, Clone)]
+struct RunArgs {
+    /// Threads to run on [default: all cores].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
+}
+
+impl RunArgs {
+    /// Instruction set from `CLEAVE_ISA`, threads as asked or one for each core.
+    fn options(&self) -> Result<Options> {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Ok(Options { isa: Isa::from_env().map_err(Error::Other)?, threads: self.threads.map_or(cores, usize::from) })
+    }
+}

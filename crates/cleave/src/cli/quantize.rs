@@ -1,0 +1,141 @@
+//! `cleave quantize`: the whole pipeline to a file.
+
+use super::RunArgs;
+use super::data::{ImageArgs, open};
+use super::explain::status;
+use super::out::{Out, bytes, decibels, number, peak_rss_mib, progress};
+use crate::error::{Error, Result};
+use crate::metrics::Similarity;
+use crate::pipeline::{self, Provenance, Quantized, Settings, plan_counts};
+use crate::table::Table;
+use cleave_quantize::{Infinities, Status};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Instant;
+
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The float model: .pt2 or .onnx.
+    model: PathBuf,
+    /// Where the quantized model goes: .clv, .onnx or .pt2. An existing file is replaced when all is done.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Calibration data: a folder or file of .npy, .npz, images or .pb.
+    #[arg(long, value_name = "DATA")]
+    calib: PathBuf,
+    /// Samples that are used [default: all].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    samples: Option<u32>,
+    /// The quantizer, a built-in name or a file [default: cpu for .clv, onnx for .onnx, xnnpack for .pt2].
+    #[arg(long, value_name = "NAME|FILE")]
+    quantizer: Option<String>,
+    /// Leave these nodes in float: an op, node, module glob or pattern.
+    #[arg(long, value_name = "SELECTOR")]
+    float: Vec<String>,
+    /// Leave infinite values out of the statistics instead of refusing them.
+    #[arg(long)]
+    ignore_infinities: bool,
+    /// Samples on which float and quantized outputs are compared.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    check: usize,
+    #[command(flatten)]
+    images: ImageArgs,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
+    let start = Instant::now();
+    let implied = pipeline::quantizer_for(&a.output)?;
+    // A file that cannot be written is told before the work, not after it.
+    cleave_formats::atomic::check_writable(&a.output)?;
+    let export = cleave_formats::read(&a.model)?;
+    let read = start.elapsed().as_secs_f64();
+    let data = open(&a.calib, &export, &a.images)?;
+    let data = Limited { samples: a.samples.map_or(data.len(), |n| n as usize), data };
+    if data.samples > data.data.len() {
+        return Err(Error::other(format!("--samples {}: {} has {}", data.samples, a.calib.display(), data.data.len())));
+    }
+    let settings = Settings {
+        quantizer: a.quantizer.clone().unwrap_or(implied.into()),
+        float: a.float.clone(),
+        infinities: if a.ignore_infinities { Infinities::Ignore } else { Infinities::Refuse },
+        check: a.check,
+        run: a.run.options()?,
+    };
+    let bar = progress("calibrating", data.samples);
+    let done = pipeline::quantize(&export, &data, &settings, &mut |_, n, _| bar.set_position(n as u64));
+    bar.finish_and_clear();
+    let q = done?;
+    let writing = Instant::now();
+    pipeline::write_with(&a.output, &q.converted.graph, &Provenance { plan: Some(q.converted.plan.clone()) })?;
+    let mut seconds = q.seconds.clone();
+    seconds.insert_before(0, "read", read);
+    seconds.insert("write", writing.elapsed().as_secs_f64());
+    report(a, out, &q, &seconds)
+}
+
+/// The first samples of a data set.
+struct Limited {
+    data: cleave_formats::Dataset,
+    samples: usize,
+}
+
+impl pipeline::Samples for Limited {
+    fn len(&self) -> usize {
+        self.samples
+    }
+
+    fn batch(&self, from: usize, to: usize) -> std::result::Result<Vec<cleave_ir::Tensor>, cleave_quantize::BoxError> {
+        pipeline::Samples::batch(&self.data, from, to)
+    }
+}
+
+fn size(p: &std::path::Path) -> u64 {
+    std::fs::metadata(p).map_or(0, |m| m.len())
+}
+
+fn report(a: &Args, out: &mut Out, q: &Quantized, seconds: &indexmap::IndexMap<&'static str, f64>) -> Result<bool> {
+    let plan = &q.converted.plan;
+    let (all, quantized) = plan_counts(plan);
+    let floats: Vec<_> = plan.rows.iter().filter(|r| r.status == Status::Float).collect();
+    out.say(format!(
+        "{quantized} of {all} compute nodes quantized by '{}'{}",
+        plan.quantizer,
+        if floats.is_empty() { "" } else { "; left in float:" }
+    ));
+    if !floats.is_empty() {
+        let mut t = Table::new(&["node", "op", "why"]);
+        for r in &floats {
+            t.row([r.node.as_str(), r.op.as_str(), r.reason.as_deref().unwrap_or(status(r.status))]);
+        }
+        out.say(t.to_string());
+    }
+    for n in &plan.notes {
+        out.say(format!("note: {n}"));
+    }
+    let mut t = Table::new(&["value", ">SQNR", ">cosine", ">max |a-b|"]);
+    let cells = |s: &Similarity| [decibels(s.sqnr_db), format!("{:.6}", s.cosine), format!("{:.4e}", s.max_abs)];
+    for (name, s) in q.check.outputs.iter().map(|(n, s)| (format!("output {n}"), s)) {
+        t.row([name].into_iter().chain(cells(s)));
+    }
+    for (name, s) in q.check.worst.iter().take(5) {
+        t.row([format!("worst: {name}")].into_iter().chain(cells(s)));
+    }
+    out.say(format!("float beside int8 on {} calibration samples:\n{t}", q.check.samples));
+    let stages: Vec<String> = seconds.iter().map(|(s, t)| format!("{s} {t:.2} s")).collect();
+    out.say(format!("{} → {}; {}", bytes(size(&a.model)), bytes(size(&a.output)), stages.join(", ")));
+    out.say(format!("wrote {}", a.output.display()));
+    let figures = |rows: &[(String, Similarity)]| -> Vec<Value> {
+        rows.iter().map(|(n, s)| json!({"name": n, "sqnr_db": number(s.sqnr_db), "cosine": number(s.cosine), "max_abs": number(s.max_abs)})).collect()
+    };
+    let float: Vec<Value> = floats.iter().map(|r| json!({"node": r.node, "op": r.op, "reason": r.reason})).collect();
+    let worst = &q.check.worst[..q.check.worst.len().min(10)];
+    out.document(&json!({
+        "output": a.output, "bytes_in": size(&a.model), "bytes_out": size(&a.output),
+        "plan": {"compute_nodes": all, "quantized": quantized, "float": float, "notes": plan.notes},
+        "check": {"samples": q.check.samples, "outputs": figures(&q.check.outputs), "worst": figures(worst)},
+        "seconds": seconds, "peak_rss_mib": peak_rss_mib(),
+    }))?;
+    Ok(true)
+}

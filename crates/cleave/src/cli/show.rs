@@ -1,0 +1,102 @@
+//! `cleave show`: a model at a stage.
+
+use super::diff::graph_json;
+use super::explain::plan_of;
+use super::out::{Out, bytes};
+use super::{RunArgs, data};
+use crate::dot;
+use crate::error::{Error, Result};
+use crate::stage::{Model, Stage};
+use crate::table::Table;
+use cleave_decompose::Table as Rules;
+use cleave_ir::text::Printer;
+use serde_json::json;
+use std::path::PathBuf;
+
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The model.
+    model: PathBuf,
+    /// export, raised, annotated, prepared, converted, plan, or a table's name.
+    #[arg(long, default_value = "export")]
+    stage: String,
+    /// Break the graph down as this table says; the same as naming it as stage.
+    #[arg(long, conflicts_with = "stage")]
+    table: Option<String>,
+    /// text, json or dot.
+    #[arg(long, default_value = "text", value_parser = ["text", "json", "dot"])]
+    format: String,
+    /// Only these ops and their neighbourhood, by bare name: conv2d,relu.
+    #[arg(long, value_delimiter = ',', value_name = "OPS")]
+    focus: Vec<String>,
+    /// Neighbours shown around the ops in focus.
+    #[arg(long, default_value_t = 1)]
+    hops: usize,
+    /// The quantizer of the annotated stage: a built-in name or a file.
+    #[arg(long, value_name = "NAME|FILE")]
+    quantizer: Vec<String>,
+    /// Sizes of symbolic dimensions for the plan, as N=1; what is not named is 1.
+    #[arg(long, value_name = "SYMBOL=SIZE")]
+    bind: Vec<String>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
+    let stage = Stage::parse(a.table.as_deref().unwrap_or(&a.stage))?;
+    let model = Model::read(&a.model)?.with_quantizer(&a.quantizer, &[]);
+    if stage == Stage::Plan {
+        return show_plan(a, &model, out);
+    }
+    let (g, comments) = match stage {
+        Stage::Annotated => {
+            let (g, notes) = model.annotated()?;
+            let comments = g.ids().map(|id| notes.comment(id)).collect();
+            (g, comments)
+        }
+        _ => (model.at(&stage)?, vec![]),
+    };
+    let shown = dot::focus(&g, &a.focus, a.hops)?;
+    let comment = |id: cleave_ir::NodeId| comments.get(id.index()).cloned().flatten();
+    match a.format.as_str() {
+        "json" => {
+            let document = graph_json(&stage.to_string(), &g)?;
+            if !out.is_json() {
+                out.say(serde_json::to_string_pretty(&document).map_err(|e| Error::other(e.to_string()))?);
+            }
+        }
+        "dot" => out.say(dot::dot(&g, &shown, &comment)),
+        _ if shown.iter().all(|s| *s) => out.say(Printer::with_comments(&comment).print(&g).trim_end()),
+        _ => out.say(dot::lines(&g, &shown, &Printer::with_comments(&comment))),
+    }
+    out.document(&graph_json(&stage.to_string(), &g)?)?;
+    Ok(true)
+}
+
+fn show_plan(a: &Args, model: &Model, out: &mut Out) -> Result<bool> {
+    let g = model.raised()?;
+    let plan = plan_of(&g, &data::bindings(&g, &a.bind)?, a.run.options()?)?;
+    let mut table = Table::new(&["kernel", "code", "shape", ">bytes", "nodes"]);
+    for k in &plan.kernels {
+        table.row([
+            k.name.clone(),
+            k.kernel.clone(),
+            format!("{:?}", k.shape),
+            bytes(k.bytes as u64),
+            k.nodes.join(" "),
+        ]);
+    }
+    out.say(format!("{table}{} kernels, {} of activations", plan.kernels.len(), bytes(plan.arena_bytes as u64)));
+    let kernels: Vec<_> = plan
+        .kernels
+        .iter()
+        .map(|k| json!({"name": k.name, "kernel": k.kernel, "nodes": k.nodes, "shape": k.shape, "bytes": k.bytes}))
+        .collect();
+    out.document(&json!({"stage": "plan", "kernels": kernels, "arena_bytes": plan.arena_bytes}))?;
+    Ok(true)
+}
+
+/// The table that `--table`, `--decompose` and `--keep` describe.
+pub fn table_of(name: &str, decompose: &[String], keep: &[String]) -> Result<Rules> {
+    Ok(Rules::named(name)?.amend(decompose, keep)?)
+}

@@ -1,0 +1,328 @@
+//! The stages in order: from an exported graph and samples to a quantized, checked model.
+
+use crate::backend::{Backend, CpuEvaluator};
+use crate::error::{Error, Result};
+use crate::metrics::{Comparison, Similarity};
+use crate::model::is_quantized;
+use cleave_decompose::{decompose, materialise_dims};
+use cleave_formats::{clv, onnx, pt2};
+use cleave_ir::{Graph, NodeId, Tensor};
+use cleave_quantize::{
+    Annotations, BoxError, CalibrateOptions, Converted, Evaluator, Infinities, Plan, Prepared, Selection, Status,
+    TomlQuantizer,
+};
+use cleave_runtime::{Options, Session};
+use indexmap::IndexMap;
+use std::path::Path;
+use std::time::Instant;
+
+/// How a model is quantized.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The quantizer: a built-in name or a file.
+    pub quantizer: String,
+    /// Selectors of nodes that stay float.
+    pub float: Vec<String>,
+    /// What to do with infinite values in calibration.
+    pub infinities: Infinities,
+    /// Samples on which float and quantized outputs are compared.
+    pub check: usize,
+    /// How models run.
+    pub run: Options,
+}
+
+impl Default for Settings {
+    /// The `cpu` quantizer, nothing left float, eight samples compared, one thread.
+    fn default() -> Settings {
+        Settings {
+            quantizer: "cpu".into(),
+            float: vec![],
+            infinities: Infinities::Refuse,
+            check: 8,
+            run: Options::default(),
+        }
+    }
+}
+
+/// The quantizer that the kind of the output implies: `.clv` cpu, `.onnx` onnx, `.pt2` xnnpack.
+///
+/// # Errors
+/// A name with another ending.
+pub fn quantizer_for(output: &Path) -> Result<&'static str> {
+    match output.extension().and_then(|e| e.to_str()) {
+        Some("clv") => Ok("cpu"),
+        Some("onnx") => Ok("onnx"),
+        Some("pt2") => Ok("xnnpack"),
+        _ => Err(Error::other(format!("{}: expected a name that ends in .clv, .onnx or .pt2", output.display()))),
+    }
+}
+
+/// Where samples come from: as many as [`Samples::len`] says, each with one tensor for each input.
+pub trait Samples {
+    /// How many.
+    fn len(&self) -> usize;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The inputs of samples `from..to`, joined along the first dimension.
+    ///
+    /// # Errors
+    /// A sample that cannot be read or does not fit.
+    fn batch(&self, from: usize, to: usize) -> std::result::Result<Vec<Tensor>, BoxError>;
+}
+
+impl Samples for cleave_formats::Dataset {
+    fn len(&self) -> usize {
+        cleave_formats::Dataset::len(self)
+    }
+
+    fn batch(&self, from: usize, to: usize) -> std::result::Result<Vec<Tensor>, BoxError> {
+        let batch = cleave_formats::Dataset::batch(self, from..to)?;
+        self.check_finite(from, &batch)?;
+        Ok(batch)
+    }
+}
+
+/// Samples in memory: one tensor for each input, samples along the first dimension.
+impl Samples for [Tensor] {
+    fn len(&self) -> usize {
+        self.first().and_then(|t| t.shape().first().copied()).unwrap_or(0)
+    }
+
+    fn batch(&self, from: usize, to: usize) -> std::result::Result<Vec<Tensor>, BoxError> {
+        Ok(self.iter().map(|t| t.narrow(0, from, to - from)).collect())
+    }
+}
+
+/// A quantized model, and all that is known of it.
+pub struct Quantized {
+    /// The float graph at the semantic level.
+    pub raised: Graph,
+    /// What the quantizer decided.
+    pub annotations: Annotations,
+    /// The float graph with batch norms folded.
+    pub prepared: Prepared,
+    /// The quantized graph and the plan.
+    pub converted: Converted,
+    /// Outputs beside those of the float graph.
+    pub check: Check,
+    /// Seconds that each stage took.
+    pub seconds: IndexMap<&'static str, f64>,
+}
+
+/// Float and quantized values on a few calibration samples.
+#[derive(Clone, Debug, Default)]
+pub struct Check {
+    /// How many samples.
+    pub samples: usize,
+    /// Each output by name.
+    pub outputs: Vec<(String, Similarity)>,
+    /// Results of quantized units, those with the least SQNR first.
+    pub worst: Vec<(String, Similarity)>,
+}
+
+/// Quantizes an exported graph: raise, annotate, prepare, calibrate, convert, check. `progress` hears the stage,
+/// what is done of it and how much there is.
+///
+/// # Errors
+/// A graph that is quantized already, a quantizer that finds nothing, samples that do not fit, or what a stage met.
+pub fn quantize(
+    export: &Graph,
+    samples: &(impl Samples + ?Sized),
+    settings: &Settings,
+    progress: &mut dyn FnMut(&'static str, usize, usize),
+) -> Result<Quantized> {
+    let mut clock = Clock::default();
+    if is_quantized(export) {
+        return Err(Error::other("the model is quantized already; quantize the float model"));
+    }
+    let quantizer = TomlQuantizer::load(&settings.quantizer)?;
+    let raised = crate::model::raise(export)?;
+    clock.lap("raise");
+    let selection = Selection::float(&settings.float)?;
+    let annotations = cleave_quantize::annotate(&raised, &quantizer, &selection)?;
+    clock.lap("annotate");
+    let prepared = cleave_quantize::prepare(&raised, &annotations)?;
+    clock.lap("prepare");
+    let n = samples.len();
+    let step = batch_size(&prepared.graph);
+    let mut evaluator = CpuEvaluator::new(settings.run);
+    let batches = (0..n / step).map(|i| samples.batch(i * step, (i + 1) * step));
+    let options = CalibrateOptions { infinities: settings.infinities };
+    let stats = cleave_quantize::calibrate(&prepared, &mut evaluator, batches, options, &mut |done| {
+        progress("calibrate", done * step, n)
+    })?;
+    clock.lap("calibrate");
+    let converted = cleave_quantize::convert(&prepared, &stats)?;
+    clock.lap("convert");
+    let count = settings.check.min(n / step * step).max(step);
+    let check = check(&prepared, &converted.graph, &mut evaluator, samples, count, settings.run)?;
+    clock.lap("check");
+    Ok(Quantized { raised, annotations, prepared, converted, check, seconds: clock.laps })
+}
+
+struct Clock {
+    last: Instant,
+    laps: IndexMap<&'static str, f64>,
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock { last: Instant::now(), laps: IndexMap::new() }
+    }
+}
+
+impl Clock {
+    fn lap(&mut self, stage: &'static str) {
+        self.laps.insert(stage, self.last.elapsed().as_secs_f64());
+        self.last = Instant::now();
+    }
+}
+
+/// Samples of one run of the graph: its batch where that is a number, else one.
+fn batch_size(g: &Graph) -> usize {
+    match crate::backend::batch_of(g) {
+        crate::backend::Batch::Fixed(n) => n,
+        _ => 1,
+    }
+}
+
+/// Runs both graphs on the first `count` samples and compares outputs, and the results of units by node name.
+fn check(
+    float: &Prepared,
+    quantized: &Graph,
+    evaluator: &mut CpuEvaluator,
+    samples: &(impl Samples + ?Sized),
+    count: usize,
+    options: Options,
+) -> Result<Check> {
+    let mut session = Backend::Cpu(Box::new(Session::new(quantized, options)?));
+    let pairs = quantized_values(float, quantized);
+    let taps = float.taps();
+    let mut check = Check { samples: count, ..Check::default() };
+    let mut outputs = vec![Comparison::default(); float.graph.output_names.len()];
+    let mut layers: IndexMap<NodeId, Comparison> = IndexMap::new();
+    let other: Vec<NodeId> = pairs.values().copied().collect();
+    let step = batch_size(&float.graph);
+    for start in (0..count).step_by(step) {
+        let inputs = samples.batch(start, start + step).map_err(|e| Error::other(e.to_string()))?;
+        let mut seen: IndexMap<NodeId, Tensor> = IndexMap::new();
+        let want = evaluator.run(&float.graph, &inputs, &taps, &mut |id, t| {
+            if let Some(q) = pairs.get(&id) {
+                seen.insert(*q, t.clone());
+            }
+        });
+        let want = want.map_err(|e| Error::other(e.to_string()))?;
+        let got = session.run(&inputs, &other, &mut |id, t| {
+            if let Some(f) = seen.get(&id) {
+                // Shapes agree: both graphs have the same node.
+                let _ = layers.entry(id).or_default().add(f, t);
+            }
+        })?;
+        for (c, (a, b)) in outputs.iter_mut().zip(want.iter().zip(&got)) {
+            c.add(a, b).map_err(Error::Other)?;
+        }
+    }
+    check.outputs = float.graph.output_names.iter().cloned().zip(outputs.iter().map(Comparison::finish)).collect();
+    let name = |id: NodeId| source_name(quantized, id);
+    check.worst = layers.iter().map(|(id, c)| (name(*id), c.finish())).collect();
+    check.worst.sort_by(|a, b| a.1.sqnr_db.total_cmp(&b.1.sqnr_db));
+    Ok(check)
+}
+
+/// For each observed value of the float graph, a dequantize of it in the quantized one.
+fn quantized_values(float: &Prepared, quantized: &Graph) -> IndexMap<NodeId, NodeId> {
+    let mut found = IndexMap::new();
+    for id in float.taps() {
+        let Some(q) = quantized.find(&float.graph.node(id).name) else { continue };
+        let dequantize = quantized
+            .users(q)
+            .into_iter()
+            .filter(|u| quantized.node(*u).op().is_some_and(|o| o.base().starts_with("quantize_per_tensor")))
+            .find_map(|u| {
+                quantized
+                    .users(u)
+                    .into_iter()
+                    .find(|d| quantized.node(*d).op().is_some_and(|o| o.base().starts_with("dequantize")))
+            });
+        if let Some(d) = dequantize {
+            found.insert(id, d);
+        }
+    }
+    found
+}
+
+/// The name of the value that a dequantize gives back.
+fn source_name(g: &Graph, dequantize: NodeId) -> String {
+    let up = |id: NodeId| g.node(id).args.first().and_then(|a| a.nodes().first().copied());
+    let source = up(dequantize).and_then(up).unwrap_or(dequantize);
+    g.node(source).name.clone()
+}
+
+/// For every compute node of a graph, the kernel that runs it at these shapes.
+///
+/// # Errors
+/// What compiling met.
+pub fn kernels(g: &Graph, shapes: &[Vec<usize>], options: Options) -> Result<cleave_runtime::Plan> {
+    Ok(Session::new(g, options)?.plan(shapes)?)
+}
+
+/// What an artifact carries beside its graph.
+#[derive(Clone, Debug, Default)]
+pub struct Provenance {
+    /// The plan, if the model was quantized here.
+    pub plan: Option<Plan>,
+}
+
+/// Writes a graph as its file's ending says: .clv, .onnx or .pt2. The file is whole or not there.
+///
+/// # Errors
+/// Another ending, an op that the format does not have, or a file that cannot be written.
+pub fn write(path: &Path, g: &Graph) -> Result<()> {
+    write_with(path, g, &Provenance::default())
+}
+
+/// [`write`] with the plan kept where the format has room for it (.clv).
+///
+/// # Errors
+/// As [`write`].
+pub fn write_with(path: &Path, g: &Graph, p: &Provenance) -> Result<()> {
+    match quantizer_for(path)? {
+        "cpu" => {
+            let mut extra = IndexMap::new();
+            if let Some(plan) = &p.plan {
+                extra.insert("plan".to_string(), serde_json::to_string(plan).map_err(|e| Error::other(e.to_string()))?);
+            }
+            clv::write_clv(path, g, &extra)?;
+        }
+        "onnx" => onnx::write_onnx(path, g)?,
+        _ => pt2::write_pt2(path, &materialise_dims(g)?)?,
+    }
+    Ok(())
+}
+
+/// The plan that a .clv carries.
+///
+/// # Errors
+/// A file that cannot be read, or that carries none.
+pub fn read_plan(path: &Path) -> Result<Plan> {
+    let (_, extra) = clv::read_clv(path)?;
+    let text = extra.get("plan").ok_or_else(|| Error::other(format!("{}: carries no plan", path.display())))?;
+    serde_json::from_str(text).map_err(|e| Error::other(format!("{}: its plan cannot be read: {e}", path.display())))
+}
+
+/// How many compute nodes a plan has, and how many are quantized (folded ones among them).
+pub fn plan_counts(p: &Plan) -> (usize, usize) {
+    (p.rows.len(), p.count(Status::Quantized) + p.count(Status::Folded))
+}
+
+/// Breaks a graph down as the CPU backend's table says.
+///
+/// # Errors
+/// What a rule met.
+pub fn lower(g: &Graph) -> Result<Graph> {
+    Ok(decompose(g, &cleave_decompose::Table::named("cpu")?)?)
+}

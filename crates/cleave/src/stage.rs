@@ -1,0 +1,154 @@
+//! The stages of a model by name, and its graph at each.
+
+use crate::error::{Error, Result};
+use crate::model::is_quantized;
+use cleave_decompose::{Table, tables};
+use cleave_ir::Graph;
+use cleave_quantize::{Annotations, Quantizer, Selection, TomlQuantizer};
+use std::path::{Path, PathBuf};
+
+/// A stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The graph as the file has it.
+    Export,
+    /// Functional, inert ops gone, semantic ops put back.
+    Raised,
+    /// Raised, with what the quantizer decided.
+    Annotated,
+    /// Batch norms folded.
+    Prepared,
+    /// Quantize and dequantize put in.
+    Converted,
+    /// Broken down as the table of this name says.
+    Table(String),
+    /// The kernels that run it.
+    Plan,
+}
+
+impl Stage {
+    /// The stage of this name.
+    ///
+    /// # Errors
+    /// A name that is neither a stage's nor a table's.
+    pub fn parse(name: &str) -> Result<Stage> {
+        Ok(match name {
+            "export" => Stage::Export,
+            "raised" => Stage::Raised,
+            "annotated" => Stage::Annotated,
+            "prepared" => Stage::Prepared,
+            "converted" => Stage::Converted,
+            "plan" => Stage::Plan,
+            t if tables().iter().any(|n| n.name == t) => Stage::Table(t.into()),
+            other => {
+                let tables: Vec<_> = tables().into_iter().map(|t| t.name).collect();
+                return Err(Error::other(format!(
+                    "no stage '{other}'; stages are export, raised, annotated, prepared, converted, plan and the tables {}",
+                    tables.join(", ")
+                )));
+            }
+        })
+    }
+}
+
+impl std::fmt::Display for Stage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Stage::Export => "export",
+            Stage::Raised => "raised",
+            Stage::Annotated => "annotated",
+            Stage::Prepared => "prepared",
+            Stage::Converted => "converted",
+            Stage::Table(t) => t,
+            Stage::Plan => "plan",
+        })
+    }
+}
+
+/// A model with what its stages need.
+pub struct Model {
+    path: PathBuf,
+    export: Graph,
+    quantizers: Vec<String>,
+    float: Vec<String>,
+}
+
+impl Model {
+    /// Reads a model, to be annotated by the default quantizer.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn read(path: &Path) -> Result<Model> {
+        Ok(Model { path: path.into(), export: cleave_formats::read(path)?, quantizers: vec![], float: vec![] })
+    }
+
+    /// The model, to be annotated by this quantizer (a built-in name or a file) with these nodes left in float.
+    pub fn with_quantizer(mut self, quantizers: &[String], float: &[String]) -> Model {
+        self.quantizers = quantizers.to_vec();
+        self.float = float.to_vec();
+        self
+    }
+
+    /// The graph as the file has it.
+    pub fn export(&self) -> &Graph {
+        &self.export
+    }
+
+    /// The graph at the semantic level.
+    ///
+    /// # Errors
+    /// What raising met.
+    pub fn raised(&self) -> Result<Graph> {
+        if is_quantized(&self.export) { Ok(self.export.clone()) } else { Ok(crate::model::raise(&self.export)?) }
+    }
+
+    /// The raised graph with what the quantizer decides.
+    ///
+    /// # Errors
+    /// A model that is quantized already, or what the quantizer met.
+    pub fn annotated(&self) -> Result<(Graph, Annotations)> {
+        if is_quantized(&self.export) {
+            return Err(Error::other(format!(
+                "{}: the model is quantized already; annotate the float model",
+                self.path.display()
+            )));
+        }
+        let g = self.raised()?;
+        let name = self.quantizers.first().map_or("cpu", String::as_str);
+        let quantizer = TomlQuantizer::load(name)?;
+        let a = cleave_quantize::annotate(&g, &quantizer as &dyn Quantizer, &Selection::float(&self.float)?)?;
+        Ok((g, a))
+    }
+
+    /// The graph at a stage. The plan is no graph; see `cleave show`.
+    ///
+    /// # Errors
+    /// A stage that needs calibration, or what the stage met.
+    pub fn at(&self, stage: &Stage) -> Result<Graph> {
+        match stage {
+            Stage::Export => Ok(self.export.clone()),
+            Stage::Raised | Stage::Plan => self.raised(),
+            Stage::Annotated => Ok(self.annotated()?.0),
+            Stage::Prepared => {
+                let (g, a) = self.annotated()?;
+                Ok(cleave_quantize::prepare(&g, &a)?.graph)
+            }
+            Stage::Converted if is_quantized(&self.export) => Ok(self.export.clone()),
+            Stage::Converted => Err(Error::other(format!(
+                "{}: stage converted needs calibration data; run cleave quantize and name its output here",
+                self.path.display()
+            ))),
+            Stage::Table(name) => self.decomposed(&Table::named(name)?),
+        }
+    }
+
+    /// The graph broken down as a table says: torch's tables take the exported graph as torch does, a backend's
+    /// takes the raised one.
+    ///
+    /// # Errors
+    /// What a rule met.
+    pub fn decomposed(&self, table: &Table) -> Result<Graph> {
+        let source = if !table.sizes_as_nodes { self.raised()? } else { self.export.clone() };
+        Ok(cleave_decompose::decompose(&source, table)?)
+    }
+}
