@@ -209,10 +209,11 @@ fn share(index: usize, threads: usize, tasks: usize) -> std::ops::Range<usize> {
     index * tasks / threads..(index + 1) * tasks / threads
 }
 
-/// One turn of a spinning loop; gives the processor away now and then.
+/// One turn of a spinning loop; after a while it gives the processor away now and then, since the thread that is
+/// waited for may need it.
 fn relax(spins: &mut u32) {
     *spins = spins.wrapping_add(1);
-    if spins.is_multiple_of(4096) { std::thread::yield_now() } else { std::hint::spin_loop() }
+    if *spins >= 1024 && spins.is_multiple_of(64) { std::thread::yield_now() } else { std::hint::spin_loop() }
 }
 
 #[cfg(test)]

@@ -22,11 +22,14 @@ unsafe fn tile<const MR: usize>(t: &Tile<'_>) {
                 for step in 0..t.steps {
                     let block = &*w.cast::<[[i8; 4]; LANES]>();
                     w = w.add(LANES * 4);
+                    // By k, so that the products of all channels are one loop.
+                    let by_k: [[i16; LANES]; 4] = std::array::from_fn(|k| block.map(|w| i16::from(w[k])));
                     for (i, acc) in acc.iter_mut().enumerate() {
-                        let x = t.x_at(i).add(segment + step * 4).cast::<[u8; 4]>().read_unaligned().map(i32::from);
-                        for (acc, w) in acc.iter_mut().zip(block) {
-                            let sum = (0..4).map(|i| x[i] * i32::from(w[i])).sum::<i32>();
-                            *acc = acc.wrapping_add(sum);
+                        let x = t.x_at(i).add(segment + step * 4).cast::<[u8; 4]>().read_unaligned().map(i16::from);
+                        for (x, w) in x.into_iter().zip(&by_k) {
+                            for (acc, w) in acc.iter_mut().zip(w) {
+                                *acc = acc.wrapping_add(i32::from(x) * i32::from(*w));
+                            }
                         }
                     }
                 }
