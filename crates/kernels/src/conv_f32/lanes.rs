@@ -2,7 +2,7 @@
 //! order of the taps, from the bias.
 #![allow(unsafe_code, reason = "vector loads and stores through pointers; rows of a shared output")]
 
-use crate::pointwise::math::clamp;
+use crate::pointwise::math::{clamp, fma};
 use crate::{Isa, Level, SharedMut};
 
 /// Neighbouring pixels that share their loads of weights.
@@ -65,7 +65,7 @@ fn portable(t: &Task<'_>) {
         for (x, w) in t.taps {
             let xs = &t.x[x + p * t.x_step..][..t.channels];
             for ((to, x), w) in to.iter_mut().zip(xs).zip(&t.weights[*w..]) {
-                *to = x.mul_add(*w, *to);
+                *to = fma(*x, *w, *to);
             }
         }
         to.iter_mut().for_each(|v| *v = clamp(*v, t.clamp.0, t.clamp.1));

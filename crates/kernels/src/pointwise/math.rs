@@ -38,6 +38,25 @@ pub(crate) fn clamp(x: f32, lo: f32, hi: f32) -> f32 {
     min_ps(hi, max_ps(lo, x))
 }
 
+/// `a · b + c`, rounded once: `f32::mul_add`, without a call of libm where the target has no such instruction.
+///
+/// The product is exact in f64; the sum is rounded to odd there, after which rounding to f32 is as good as a
+/// single rounding (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums").
+#[inline(always)]
+pub(crate) fn fma(a: f32, b: f32, c: f32) -> f32 {
+    if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {
+        return a.mul_add(b, c);
+    }
+    let (p, c) = (f64::from(a) * f64::from(b), f64::from(c));
+    let s = p + c;
+    let rest = s - p;
+    let error = (p - (s - rest)) + (c - rest);
+    let bits = s.to_bits();
+    let inexact = error != 0.0 && s.abs() < f64::INFINITY;
+    let odd = if (error > 0.0) == (s > 0.0) { bits.wrapping_add(1) } else { bits.wrapping_sub(1) };
+    f64::from_bits(if inexact && bits & 1 == 0 { odd } else { bits }) as f32
+}
+
 /// 2^`n` times `y`, for `|n| <= 250`, in two steps so that subnormal results are rounded once more at most.
 #[inline(always)]
 fn scale_by_power(y: f32, n: i32) -> f32 {
@@ -272,6 +291,29 @@ mod tests {
         assert!(worst(-10.0..10.0, erf, erf64) <= 3.0);
         assert!(worst(1e-4..50.0, |x| pow(x, 1.7), |x| x.powf(f64::from(1.7f32))) <= 1.0);
         assert!(worst(0.5..40.0, |x| pow(3.25, x), |x| 3.25f64.powf(x)) <= 1.0);
+    }
+
+    #[test]
+    fn fma_rounds_once() {
+        let mut state = 1u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 32) as u32
+        };
+        let near = |u: u32| f32::from_bits(0x3f80_0000 | (u & 0x00ff_ffff) | (u & 0x8000_0000));
+        let close = |u: u32| f32::from_bits(0x3380_0000 + (u & 0x0fff_f000));
+        for i in 0..2_000_000 {
+            let (u, v, w) = (next(), next(), next());
+            // Arbitrary bits, values of one size, and sums that lie near the middle of two floats.
+            let (a, b, c) = match i % 3 {
+                0 => (f32::from_bits(u), f32::from_bits(v), f32::from_bits(w)),
+                1 => (near(u), near(v), near(w)),
+                _ => (near(u & 0xffff_f000), near(v & 0xffff_f000), close(w)),
+            };
+            let (got, want) = (fma(a, b, c), a.mul_add(b, c));
+            let same = got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan());
+            assert!(same, "fma({a:e}, {b:e}, {c:e}) = {got:e}, expected {want:e}");
+        }
     }
 
     #[test]
