@@ -116,11 +116,12 @@ impl Depthwise {
         }
     }
 
-    #[inline(always)]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
     unsafe fn strip<V: Vector>(&self, image: usize, oy: usize, io: &Io<'_>, b: &Block, scratch: &mut [u8]) {
         let g = &self.geometry;
+        let staged = scratch.as_mut_ptr();
         let mut strip = Strip {
-            staged: scratch.as_ptr(),
+            staged,
             pitch: self.quads() * 4 * V::BYTES,
             weights: self.weights[b.start..].as_ptr(),
             columns: self.columns(b),
@@ -135,10 +136,10 @@ impl Depthwise {
             let count = self.strip_columns.min(g.ow - ox);
             // SAFETY: the scratch holds a strip; pixels lie in the output.
             unsafe {
-                self.stage::<V>(image, oy, ox, count, io, b, scratch);
+                self.stage::<V>(image, oy, ox, count, io, b, staged);
                 // Loops over a known kernel unroll: their exits would be mispredicted.
                 let plain = self.epilogue.path == Path::Plain;
-                let k = if plain && g.kh == g.kw { g.kw } else { 0 };
+                let k = if plain && g.kh == g.kw && V::BYTES > 16 { g.kw } else { 0 };
                 match (two, k, plain) {
                     (true, 3, _) => strip.pixels::<V, 2, 3, true>(count, io),
                     (true, 5, _) => strip.pixels::<V, 2, 5, true>(count, io),
@@ -156,7 +157,7 @@ impl Depthwise {
     }
 
     /// Interleaves the input columns of `count` outputs from `ox` on.
-    #[inline(always)]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
     #[allow(clippy::too_many_arguments, reason = "a position in the output and the operands")]
     unsafe fn stage<V: Vector>(
         &self,
@@ -166,7 +167,7 @@ impl Depthwise {
         count: usize,
         io: &Io<'_>,
         b: &Block,
-        scratch: &mut [u8],
+        staged: *mut u8,
     ) {
         let g = &self.geometry;
         let columns = (count - 1) * g.stride[1] + (g.kw - 1) * g.dilation[1] + 1;
@@ -185,7 +186,7 @@ impl Depthwise {
                     *line = (io.x.as_ptr().wrapping_add(first).wrapping_offset(x0 * g.c as isize), g.c);
                 }
             }
-            let out = scratch.as_mut_ptr().wrapping_add(quad * 4 * V::BYTES);
+            let out = staged.wrapping_add(quad * 4 * V::BYTES);
             // SAFETY: columns outside the input are not read; masked loads stay within the block's channels.
             unsafe {
                 let border = V::splat8(self.border[0]);
@@ -212,7 +213,7 @@ impl Depthwise {
 
 impl Strip<'_> {
     /// `count` pixels of `RO` output rows.
-    #[inline(always)]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
     unsafe fn pixels<V: Vector, const RO: usize, const K: usize, const PLAIN: bool>(&self, count: usize, io: &Io<'_>) {
         let mut ox = 0;
         // SAFETY: by the caller's promise.

@@ -66,7 +66,7 @@ impl Depthwise {
         }
     }
 
-    #[inline(always)]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
     unsafe fn slide<V: Vector, const PLAIN: bool>(&self, image: usize, oy: usize, io: &Io<'_>, b: &Block) {
         let (g, c, e) = (&self.geometry, self.columns(b), &self.epilogue);
         let mut lines = [(self.border[b.channel..].as_ptr(), 0); 3];
