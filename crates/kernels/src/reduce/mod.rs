@@ -1,6 +1,6 @@
 //! Reductions of f32 along one axis of `[outer, axis, inner]`.
 //!
-//! Along a contiguous axis (`inner` is 1) sums have sixteen lanes, see [`sum`]; along an outer one every
+//! Along a contiguous axis (`inner` is 1) sums have sixteen lanes (`sum.rs`); along an outer one every
 //! column is summed in order, 64 terms at a time. Both orders are fixed.
 
 pub(crate) mod sum;
