@@ -11,9 +11,9 @@ fn fashion(name: &str) -> PathBuf {
 /// torch's op counts at `export` for a model of a folder.
 fn histogram(folder: &Path, model: &str) -> Option<Vec<(String, usize)>> {
     let text = std::fs::read_to_string(folder.join("histograms.json")).ok()?;
-    let all: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let all: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let counts = all.get("models").unwrap_or(&all).get(model)?.get("export")?.as_object()?;
-    let mut counts: Vec<_> = counts.iter().map(|(op, n)| (op.clone(), n.as_u64().unwrap() as usize)).collect();
+    let mut counts: Vec<_> = counts.iter().map(|(op, n)| (op.clone(), n.as_u64().expect("a count") as usize)).collect();
     counts.sort();
     Some(counts)
 }
@@ -32,6 +32,8 @@ fn the_small_networks_have_torchs_nodes() {
         assert_eq!(Some(counts(&g)), histogram(&fashion(""), name), "{name}");
         verify(&g, Levels::ALL).unwrap();
     }
+    let g = read_pt2(&fashion("tiny_fashion.pt2")).unwrap();
+    assert_eq!(cleave_ir::text::parse(&g.to_string()).unwrap().to_string(), g.to_string());
     let g = read_pt2(&fashion("depthwise_fashion.pt2")).unwrap();
     assert_eq!(Some(counts(&g)), histogram(&fashion(""), "depthwise_fashion"));
     verify(&g, Levels::ALL).unwrap();
@@ -92,10 +94,10 @@ fn zipped(entries: &[(&str, &[u8])]) -> Vec<u8> {
     use std::io::Write;
     let mut z = zip::ZipWriter::new(std::io::Cursor::new(vec![]));
     for (name, data) in entries {
-        z.start_file(*name, zip::write::SimpleFileOptions::default()).unwrap();
-        z.write_all(data).unwrap();
+        z.start_file(*name, zip::write::SimpleFileOptions::default()).expect("begun");
+        z.write_all(data).expect("written");
     }
-    z.finish().unwrap().into_inner()
+    z.finish().expect("finished").into_inner()
 }
 
 /// Reads every .pt2 file in the folders that `CLEAVE_PT2` names (separated by colons) and compares op counts

@@ -3,7 +3,7 @@
 use crate::builder::Builder;
 use crate::dim::Dim;
 use crate::error::{IrError, Result};
-use crate::graph::{Arg, ConstKind, Graph, Meta, SymbolRange, TensorMeta};
+use crate::graph::{Arg, ConstKind, Graph, Kind, Meta, Node, Origin, SymbolRange, TensorMeta};
 use crate::op;
 use crate::tensor::Tensor;
 use cleave_numerics::DType;
@@ -188,11 +188,12 @@ impl<'t> Parser<'t> {
             self.expect(":")?;
             let Meta::Tensor(meta) = self.meta()? else { return Err(self.error("expected a tensor type")) };
             let t = self.zeros(&meta)?;
-            let v = self.b.constant(&target, kind, t);
-            let renamed = self.b.with_graph(|g| g.node(v.id()).name.clone());
-            if renamed != name {
-                return Err(self.error(format!("constant \"{target}\" is called '{renamed}', not '{name}'")));
-            }
+            let meta = Meta::Tensor(meta);
+            let node = Node { name, kind: Kind::GetAttr(kind), target, args: vec![], meta, origin: Origin::default() };
+            self.b.edit(|g| {
+                g.constants.entry(node.target.clone()).or_insert(t);
+                g.push(node);
+            });
             return Ok(());
         }
         let op = op::find(word).map_err(|e| self.error(e.to_string()))?;
