@@ -20,7 +20,7 @@ pub fn decompose(src: &Graph, table: &Table) -> Result<Graph> {
     let mut g = resolve_sizes(&functionalize(src)?)?;
     for _ in 0..ROUNDS {
         if first(&g, table).is_none() {
-            g = transform::prune(&g);
+            g = transform::prune_rewritten(src, &g);
             if table.sizes_as_nodes {
                 g = materialise_dims(&g)?;
             }

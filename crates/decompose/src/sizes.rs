@@ -38,7 +38,7 @@ pub fn materialise_dims(src: &Graph) -> Result<Graph> {
     }
     let mut g = b.finish()?;
     g.output_names.clone_from(&src.output_names);
-    Ok(transform::prune(&g))
+    Ok(transform::prune_rewritten(src, &g))
 }
 
 fn has_dim(a: &Arg) -> bool {

@@ -51,6 +51,22 @@ pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
     write(path, |w| w.write_all(bytes).map_err(|e| FormatError::io(path, "write", e)))
 }
 
+/// Fails if a file could not be written there: for telling so before long work, not after it.
+///
+/// # Errors
+/// As [`write`].
+pub fn check_writable(path: &Path) -> Result<()> {
+    let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    match fs::metadata(&place) {
+        Ok(m) if m.is_dir() => Err(FormatError::malformed(path, "cannot write: it is a folder, expected a file name")),
+        Ok(m) if !m.is_file() => Ok(()),
+        _ => {
+            let folder = place.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            tempfile::tempfile_in(folder).map(drop).map_err(|e| FormatError::io(path, "create", e))
+        }
+    }
+}
+
 fn into(path: &Path, file: File, fill: impl FnOnce(&mut dyn Sink) -> Result<()>) -> Result<File> {
     let mut w = BufWriter::with_capacity(1 << 18, file);
     fill(&mut w)?;
