@@ -3,10 +3,10 @@
 use crate::annotations::{Annotations, Float, Input, Unit, compute_nodes, is_compute};
 use crate::error::{QuantizeError, Result};
 use crate::plan::MissRow;
-use crate::quantizer::{Quantizer, UnitPattern};
+use crate::quantizer::{Override, Quantizer, UnitPattern};
 use crate::select::Selection;
 use crate::spec::{Scheme, Spec, SpecId};
-use cleave_ir::{Arg, Graph, Kind, Meta, NodeId};
+use cleave_ir::{Arg, Graph, Kind, Meta, Node, NodeId};
 use cleave_rewrite::Match;
 use indexmap::IndexSet;
 
@@ -14,6 +14,7 @@ use indexmap::IndexSet;
 pub struct Annotator<'a> {
     g: &'a Graph,
     specs: Vec<Spec>,
+    overrides: &'a [Override],
     selection: &'a Selection,
     /// The unit or float pattern that a node belongs to.
     owner: Vec<Option<String>>,
@@ -33,7 +34,7 @@ pub fn annotate(g: &Graph, quantizer: &dyn Quantizer, selection: &Selection) -> 
     let mut rejected = IndexSet::new();
     let mut reasons = vec![];
     loop {
-        let mut a = Annotator::new(g, quantizer.specs(), selection, &rejected);
+        let mut a = Annotator::new(g, quantizer, selection, &rejected);
         quantizer.annotate(&mut a)?;
         a.units.sort_by_key(|(u, _)| u.root);
         let unfed = a.unfed();
@@ -53,19 +54,23 @@ pub fn annotate(g: &Graph, quantizer: &dyn Quantizer, selection: &Selection) -> 
 impl<'a> Annotator<'a> {
     fn new(
         g: &'a Graph,
-        specs: &[Spec],
+        quantizer: &'a dyn Quantizer,
         selection: &'a Selection,
         rejected: &'a IndexSet<(String, NodeId)>,
     ) -> Annotator<'a> {
-        let excluded = g
-            .nodes()
-            .map(|(_, n)| n.op().and_then(|_| selection.excludes(n)).map(|s| format!("excluded by '{}'", s.text())));
+        let overrides = quantizer.overrides();
+        let excluded = |n: &Node| {
+            n.op()?;
+            let own = overrides.iter().filter(|o| o.float).map(|o| &o.selector).filter(|s| s.selects(n)).last();
+            selection.excludes(n).or(own).map(|s| format!("excluded by '{}'", s.text()))
+        };
         Annotator {
             g,
-            specs: specs.to_vec(),
+            specs: quantizer.specs().to_vec(),
+            overrides,
             selection,
             owner: vec![None; g.len()],
-            excluded: excluded.collect(),
+            excluded: g.nodes().map(|(_, n)| excluded(n)).collect(),
             units: vec![],
             floats: vec![],
             misses: vec![],
@@ -129,13 +134,18 @@ impl<'a> Annotator<'a> {
             self.leave_float(m, &p.name, &reason, true);
             return Ok(());
         }
+        if let Some(o) = self.overrides.iter().find(|o| o.float && o.selector.selects_pattern(&p.name)) {
+            let reason = format!("excluded by '{}'", o.selector.text());
+            self.leave_float(m, &p.name, &reason, true);
+            return Ok(());
+        }
         if let Some(reason) = &p.float {
             self.leave_float(m, &p.name, reason, false);
             return Ok(());
         }
         let mut inputs = vec![];
         for e in &m.edges {
-            let Some(&spec) = p.inputs.get(&e.capture) else { continue };
+            let Some(spec) = p.inputs.get(&e.capture).map(|s| self.replaced(*s, p, m)) else { continue };
             let Arg::Node(value) = e.value else { return Err(format!("{} is a number", e.capture)) };
             self.quantizable(value, &e.capture)?;
             let constant = self.g.constant(value).is_some();
@@ -147,21 +157,37 @@ impl<'a> Annotator<'a> {
         self.quantizable(m.root, "the result")?;
         let weighted = |n: &&NodeId| self.g.node(**n).op().is_some_and(|o| o.weight_axis.is_some());
         let compute = m.nodes.iter().find(weighted).or(m.nodes.first()).copied().unwrap_or(m.root);
-        let shared = p.share.iter().find_map(|s| p.inputs.get(s).copied());
-        let output = p.output.or(if p.share.iter().any(|s| s == "output") { shared } else { None });
+        let shared = p.share.iter().find_map(|s| p.inputs.get(s)).map(|s| self.replaced(*s, p, m));
+        let output = p.output.map(|s| self.replaced(s, p, m)).or(if p.share.iter().any(|s| s == "output") {
+            shared
+        } else {
+            None
+        });
         let unit = Unit {
             pattern: p.name.clone(),
             nodes: m.nodes.clone(),
             root: m.root,
             compute,
             inputs,
-            captures: p.inputs.clone(),
+            captures: p.inputs.iter().map(|(c, s)| (c.clone(), self.replaced(*s, p, m))).collect(),
             output,
             share: p.share.clone(),
             follows: p.follows,
         };
         self.claim(unit, p.inherits);
         Ok(())
+    }
+
+    /// The spec that overrides of the matched nodes put in place of one.
+    fn replaced(&self, spec: SpecId, p: &UnitPattern, m: &Match) -> SpecId {
+        let mut spec = spec;
+        for o in self.overrides.iter().filter(|o| !o.float) {
+            let mut nodes = m.nodes.iter().map(|n| self.g.node(*n));
+            if o.selector.selects_pattern(&p.name) || nodes.any(|n| o.selector.selects(n)) {
+                spec = o.replace.iter().find(|(from, _)| *from == spec).map_or(spec, |(_, to)| *to);
+            }
+        }
+        spec
     }
 
     fn quantizable(&self, id: NodeId, what: &str) -> std::result::Result<(), String> {
@@ -224,6 +250,7 @@ impl<'a> Annotator<'a> {
             });
         }
         self.selection.check_used()?;
+        self.overrides.iter().try_for_each(|o| o.selector.check_used())?;
         let mut floats = std::mem::take(&mut self.floats);
         floats.retain(|f| is_compute(self.g.node(f.node)));
         for id in compute {

@@ -1,7 +1,8 @@
 //! Reading quantizer files. Every name is resolved here; errors have file, line and column.
 
 use crate::error::{QuantizeError, Result};
-use crate::quantizer::{TomlQuantizer, UnitPattern};
+use crate::quantizer::{Override, TomlQuantizer, UnitPattern};
+use crate::select::Selector;
 use crate::spec::{self, LEAST_SCALE, ObserverKind, Scheme, Spec, SpecId};
 use cleave_numerics::{DType, QRange};
 use cleave_rewrite::{Alternatives, Pattern};
@@ -21,6 +22,8 @@ struct File {
     spec: IndexMap<String, Spanned<SpecEntry>>,
     #[serde(default)]
     pattern: Vec<PatternEntry>,
+    #[serde(default, rename = "override")]
+    overrides: Vec<OverrideEntry>,
 }
 
 #[derive(Deserialize)]
@@ -82,6 +85,16 @@ struct PatternEntry {
     follows: bool,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OverrideEntry {
+    select: Spanned<String>,
+    #[serde(default)]
+    float: bool,
+    #[serde(default)]
+    replace: IndexMap<String, Spanned<String>>,
+}
+
 /// Finds the quantizer that another extends: its name in errors, and its text.
 type Base<'a> = dyn Fn(&str) -> std::result::Result<(String, String), String> + 'a;
 
@@ -133,11 +146,13 @@ fn read_at(text: &str, file: &str, base: &Base<'_>, depth: usize) -> Result<Toml
         divides: raw.quantizer.arithmetic == Some(Arithmetic::Divide),
         specs: vec![],
         patterns: vec![],
+        overrides: vec![],
     };
     let mut inherited = vec![];
     if let Some(p) = parent {
         q.divides = raw.quantizer.arithmetic.map_or(p.divides, |a| a == Arithmetic::Divide);
         q.specs = p.specs;
+        q.overrides = p.overrides;
         inherited = p.patterns;
     }
     for (name, entry) in &raw.spec {
@@ -153,6 +168,9 @@ fn read_at(text: &str, file: &str, base: &Base<'_>, depth: usize) -> Result<Toml
             return Err(at.error(entry.name.span().start, format!("a pattern '{}' stands above", p.name)));
         }
         q.patterns.push(p);
+    }
+    for entry in &raw.overrides {
+        q.overrides.push(resolve_override(&at, &q.specs, entry)?);
     }
     // A pattern of the same name takes the place of the inherited one, but is tried with the file's own.
     inherited.retain(|p| q.patterns.iter().all(|o| o.name != p.name));
@@ -177,30 +195,8 @@ fn resolve_spec(at: &Place<'_>, name: &str, entry: &Spanned<SpecEntry>) -> Resul
             })?
         }
     };
-    let scheme = match e.scheme.get_ref().as_str() {
-        "per_tensor_affine" => Scheme::Affine,
-        "per_tensor_symmetric" => Scheme::Symmetric,
-        "per_channel_symmetric" => Scheme::PerChannelSymmetric,
-        "fixed" => {
-            let (Some(scale), Some(zero_point)) = (e.scale, e.zero_point) else {
-                return Err(here("fixed needs scale and zero_point"));
-            };
-            if !(scale > 0.0 && scale.is_finite() && (min..=max).contains(&zero_point)) {
-                return Err(here("scale must be positive, zero_point within the range"));
-            }
-            Scheme::Fixed { scale: scale as f32, zero_point }
-        }
-        "derived" => {
-            if dtype != DType::I32 {
-                return Err(here("derived needs dtype s32"));
-            }
-            Scheme::Derived { from: e.from.clone().ok_or_else(|| here("derived needs from = [capture, capture]"))? }
-        }
-        other => {
-            let known = "per_tensor_affine, per_tensor_symmetric, per_channel_symmetric, fixed or derived";
-            return Err(at.error(e.scheme.span().start, format!("'{other}': expected {known}")));
-        }
-    };
+    let range = QRange { dtype, min, max };
+    let scheme = resolve_scheme(at, e, range, &here)?;
     let used = (
         matches!(scheme, Scheme::Fixed { .. }),
         matches!(scheme, Scheme::Derived { .. }),
@@ -212,21 +208,61 @@ fn resolve_spec(at: &Place<'_>, name: &str, entry: &Spanned<SpecEntry>) -> Resul
     {
         return Err(here("a key that its scheme does not use"));
     }
-    let eps = match e.eps.as_ref().map(|s| (s.get_ref(), s.span().start)) {
-        None => LEAST_SCALE,
-        Some((Eps::Number(n), _)) if *n > 0.0 && *n < 1.0 => *n as f32,
-        Some((Eps::Name(n), start)) => {
-            spec::named_eps(n).ok_or_else(|| at.error(start, format!("'{n}': expected torch, f32 or a number")))?
-        }
-        Some((Eps::Number(_), start)) => return Err(at.error(start, "expected a number between 0 and 1")),
-    };
     let observer = e.observer.unwrap_or(ObserverKind::Minmax);
-    Ok(Spec { name: name.into(), range: QRange { dtype, min, max }, scheme, observer, eps })
+    Ok(Spec { name: name.into(), range, scheme, observer, eps: resolve_eps(at, e)? })
+}
+
+fn resolve_scheme(
+    at: &Place<'_>,
+    e: &SpecEntry,
+    range: QRange,
+    here: &dyn Fn(&str) -> QuantizeError,
+) -> Result<Scheme> {
+    Ok(match e.scheme.get_ref().as_str() {
+        "per_tensor_affine" => Scheme::Affine,
+        "per_tensor_symmetric" => Scheme::Symmetric,
+        "per_channel_symmetric" => Scheme::PerChannelSymmetric,
+        "fixed" => {
+            let (Some(scale), Some(zero_point)) = (e.scale, e.zero_point) else {
+                return Err(here("fixed needs scale and zero_point"));
+            };
+            if !(scale > 0.0 && scale.is_finite() && (range.min..=range.max).contains(&zero_point)) {
+                return Err(here("scale must be positive, zero_point within the range"));
+            }
+            Scheme::Fixed { scale: scale as f32, zero_point }
+        }
+        "derived" if range.dtype != DType::I32 => return Err(here("derived needs dtype s32")),
+        "derived" => {
+            Scheme::Derived { from: e.from.clone().ok_or_else(|| here("derived needs from = [capture, capture]"))? }
+        }
+        other => {
+            let known = "per_tensor_affine, per_tensor_symmetric, per_channel_symmetric, fixed or derived";
+            return Err(at.error(e.scheme.span().start, format!("'{other}': expected {known}")));
+        }
+    })
+}
+
+fn resolve_eps(at: &Place<'_>, e: &SpecEntry) -> Result<f32> {
+    let Some((eps, start)) = e.eps.as_ref().map(|s| (s.get_ref(), s.span().start)) else { return Ok(LEAST_SCALE) };
+    match eps {
+        Eps::Number(n) if *n > 0.0 && *n < 1.0 => Ok(*n as f32),
+        Eps::Number(_) => Err(at.error(start, "expected a number between 0 and 1")),
+        Eps::Name(n) => {
+            spec::named_eps(n).ok_or_else(|| at.error(start, format!("'{n}': expected torch, f32 or a number")))
+        }
+    }
 }
 
 fn alternatives(shared: &Names, own: &Names) -> Alternatives {
     let plain = |l: &Vec<Spanned<String>>| l.iter().map(|s| s.get_ref().clone()).collect();
     shared.iter().chain(own).map(|(k, v)| (k.clone(), plain(v))).collect()
+}
+
+fn find_spec(at: &Place<'_>, specs: &[Spec], name: &Spanned<String>) -> Result<SpecId> {
+    specs.iter().position(|k| k.name == *name.get_ref()).ok_or_else(|| {
+        let known: Vec<&str> = specs.iter().map(|s| s.name.as_str()).collect();
+        at.error(name.span().start, format!("unknown spec '{}'; there are {}", name.get_ref(), known.join(", ")))
+    })
 }
 
 fn resolve_pattern(at: &Place<'_>, specs: &[Spec], shared: &Names, e: &PatternEntry) -> Result<UnitPattern> {
@@ -236,20 +272,52 @@ fn resolve_pattern(at: &Place<'_>, specs: &[Spec], shared: &Names, e: &PatternEn
     for c in &e.conditions {
         pattern = pattern.with_condition(c.get_ref()).map_err(|p| at.inside(c, p.offset, p.why))?;
     }
-    let name = e.name.get_ref().clone();
-    let find = |s: &Spanned<String>| -> Result<SpecId> {
-        specs.iter().position(|k| k.name == *s.get_ref()).ok_or_else(|| {
-            let known: Vec<&str> = specs.iter().map(|s| s.name.as_str()).collect();
-            at.error(s.span().start, format!("unknown spec '{}'; there are {}", s.get_ref(), known.join(", ")))
-        })
+    let mut inputs = resolve_inputs(at, specs, &pattern, e)?;
+    let output = e.output.as_ref().map(|o| find_spec(at, specs, o)).transpose()?;
+    if let (Some(o), Some(id)) = (&e.output, output)
+        && !(specs[id].observed() || matches!(specs[id].scheme, Scheme::Fixed { .. }))
+    {
+        return Err(at.error(o.span().start, "a result needs a per-tensor or fixed spec"));
+    }
+    let name_at = e.name.span().start;
+    let quantizes = !inputs.is_empty() || output.is_some() || !e.share.is_empty();
+    match &e.float {
+        None if !quantizes => {
+            return Err(at.error(name_at, "the pattern says neither what is quantized nor float = \"why\""));
+        }
+        Some(_) if quantizes => return Err(at.error(name_at, "a float pattern quantizes nothing")),
+        _ => {}
+    }
+    let share: Vec<String> = e.share.iter().map(|s| s.get_ref().clone()).collect();
+    let inherits = !share.is_empty() && share.iter().all(|s| !inputs.contains_key(s));
+    if inherits {
+        // What shares and names no spec takes its producers'; the first activation spec stands in where they have none.
+        let id = specs.iter().position(Spec::observed);
+        let id = id.ok_or_else(|| at.error(name_at, "no spec that could be shared"))?;
+        inputs.extend(share.iter().filter(|s| *s != "output").map(|s| (s.clone(), id)));
+    }
+    let (name, doc, float) = (e.name.get_ref().clone(), e.doc.clone(), e.float.clone());
+    Ok(UnitPattern { name, doc, pattern, inputs, output, share, inherits, float, follows: e.follows })
+}
+
+/// The specs of the captures; checks what is shared, too.
+fn resolve_inputs(
+    at: &Place<'_>,
+    specs: &[Spec],
+    pattern: &Pattern,
+    e: &PatternEntry,
+) -> Result<IndexMap<String, SpecId>> {
+    let missing = |s: &Spanned<String>, name: &str| {
+        let known: Vec<&str> = pattern.captures().collect();
+        at.error(s.span().start, format!("the pattern captures no '{name}', only {}", known.join(", ")))
     };
     let captured = |name: &str| pattern.captures().any(|c| c == name);
     let mut inputs = IndexMap::new();
     for (capture, s) in &e.inputs {
         if !captured(capture) {
-            return Err(at.error(s.span().start, format!("the pattern captures no '{capture}'")));
+            return Err(missing(s, capture));
         }
-        let id = find(s)?;
+        let id = find_spec(at, specs, s)?;
         if let Scheme::Derived { from } = &specs[id].scheme
             && let Some(missing) = from.iter().find(|f| !e.inputs.contains_key(*f))
         {
@@ -258,45 +326,29 @@ fn resolve_pattern(at: &Place<'_>, specs: &[Spec], shared: &Names, e: &PatternEn
         }
         inputs.insert(capture.clone(), id);
     }
-    let output = e.output.as_ref().map(find).transpose()?;
-    if let (Some(o), Some(id)) = (&e.output, output)
-        && !(specs[id].observed() || matches!(specs[id].scheme, Scheme::Fixed { .. }))
-    {
-        return Err(at.error(o.span().start, "a result needs a per-tensor or fixed spec"));
-    }
-    for s in &e.share {
-        if s.get_ref() != "output" && !captured(s.get_ref()) {
-            return Err(at.error(s.span().start, format!("the pattern captures no '{}'", s.get_ref())));
+    for s in e.share.iter().filter(|s| *s.get_ref() != "output") {
+        if !captured(s.get_ref()) {
+            return Err(missing(s, s.get_ref()));
         }
     }
-    if e.share.len() == 1 {
-        return Err(at.error(e.share[0].span().start, "sharing takes two"));
+    match e.share.as_slice() {
+        [alone] => Err(at.error(alone.span().start, "sharing takes two")),
+        _ => Ok(inputs),
     }
-    let empty = inputs.is_empty() && output.is_none() && e.share.is_empty();
-    match (&e.float, empty) {
-        (None, true) => {
-            return Err(at.error(e.name.span().start, "the pattern says neither what is quantized nor float = \"why\""));
-        }
-        (Some(_), false) => return Err(at.error(e.name.span().start, "a float pattern quantizes nothing")),
-        _ => {}
+}
+
+fn resolve_override(at: &Place<'_>, specs: &[Spec], e: &OverrideEntry) -> Result<Override> {
+    let start = e.select.span().start;
+    let selector = Selector::parse(e.select.get_ref()).map_err(|why| at.error(start, why.to_string()))?;
+    let mut replace = vec![];
+    for (from, to) in &e.replace {
+        let id = specs.iter().position(|s| s.name == *from);
+        let id = id.ok_or_else(|| at.error(to.span().start, format!("unknown spec '{from}'")))?;
+        replace.push((id, find_spec(at, specs, to)?));
     }
-    let share: Vec<String> = e.share.iter().map(|s| s.get_ref().clone()).collect();
-    let inherits = !share.is_empty() && share.iter().all(|s| !inputs.contains_key(s));
-    if inherits {
-        // What shares and names no spec takes its producers'; the first activation spec stands in where they have none.
-        let id = specs.iter().position(Spec::observed);
-        let id = id.ok_or_else(|| at.error(e.name.span().start, "no spec that could be shared"))?;
-        inputs.extend(share.iter().filter(|s| *s != "output").map(|s| (s.clone(), id)));
+    match (e.float, replace.is_empty()) {
+        (true, true) | (false, false) => Ok(Override { selector, float: e.float, replace }),
+        (true, false) => Err(at.error(start, "what stays float has no specs to replace")),
+        (false, true) => Err(at.error(start, "an override says float = true or replace = { spec = \"other\" }")),
     }
-    Ok(UnitPattern {
-        name,
-        doc: e.doc.clone(),
-        pattern,
-        inputs,
-        output,
-        share,
-        inherits,
-        float: e.float.clone(),
-        follows: e.follows,
-    })
 }

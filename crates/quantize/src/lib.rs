@@ -33,6 +33,6 @@ pub use convert::{Converted, convert};
 pub use error::{QuantizeError, Result};
 pub use plan::{MissRow, Plan, PlanRow, QParamsRow, Status};
 pub use prepare::{Group, GroupId, Prepared, prepare};
-pub use quantizer::{BUILT_IN, Quantizer, TomlQuantizer, UnitPattern};
+pub use quantizer::{BUILT_IN, Override, Quantizer, TomlQuantizer, UnitPattern};
 pub use select::{Selection, Selector};
 pub use spec::{ObserverKind, Scheme, Spec, SpecId};

@@ -3,6 +3,7 @@
 use crate::annotate::Annotator;
 use crate::error::{QuantizeError, Result};
 use crate::file;
+use crate::select::Selector;
 use crate::spec::{Spec, SpecId};
 use cleave_rewrite::Pattern;
 use indexmap::IndexMap;
@@ -27,11 +28,27 @@ pub trait Quantizer {
     /// The specs that its units refer to.
     fn specs(&self) -> &[Spec];
 
+    /// Exceptions for selected nodes.
+    fn overrides(&self) -> &[Override] {
+        &[]
+    }
+
     /// Claims units.
     ///
     /// # Errors
     /// What makes the graph impossible to annotate; an unmatched pattern is not an error.
     fn annotate(&self, a: &mut Annotator<'_>) -> Result<()>;
+}
+
+/// An exception for selected nodes: they stay float, or their unit has other specs.
+#[derive(Clone, Debug)]
+pub struct Override {
+    /// Which nodes.
+    pub selector: Selector,
+    /// Whether they stay float.
+    pub float: bool,
+    /// Specs with those that take their place in the units of the nodes.
+    pub replace: Vec<(SpecId, SpecId)>,
 }
 
 /// One pattern of a quantizer: what makes a unit, and how its edges are quantized.
@@ -65,6 +82,7 @@ pub struct TomlQuantizer {
     pub(crate) divides: bool,
     pub(crate) specs: Vec<Spec>,
     pub(crate) patterns: Vec<UnitPattern>,
+    pub(crate) overrides: Vec<Override>,
 }
 
 impl TomlQuantizer {
@@ -135,6 +153,10 @@ impl Quantizer for TomlQuantizer {
 
     fn specs(&self) -> &[Spec] {
         &self.specs
+    }
+
+    fn overrides(&self) -> &[Override] {
+        &self.overrides
     }
 
     fn annotate(&self, a: &mut Annotator<'_>) -> Result<()> {

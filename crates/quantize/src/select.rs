@@ -69,6 +69,17 @@ impl Selector {
         hit
     }
 
+    /// Fails if it has selected nothing.
+    pub(crate) fn check_used(&self) -> Result<()> {
+        if self.used.get() {
+            return Ok(());
+        }
+        Err(QuantizeError::Selector {
+            selector: self.text.clone(),
+            why: "it selects no node of the graph (ops, module paths, node names and patterns were compared)".into(),
+        })
+    }
+
     /// Whether it selects what a pattern matched.
     pub(crate) fn selects_pattern(&self, pattern: &str) -> bool {
         let hit = self.kind == Kind::Pattern && self.glob.is_match(pattern);
@@ -109,14 +120,7 @@ impl Selection {
 
     /// Fails if a selector selected nothing.
     pub(crate) fn check_used(&self) -> Result<()> {
-        match self.float.iter().find(|s| !s.used.get()) {
-            Some(s) => Err(QuantizeError::Selector {
-                selector: s.text.clone(),
-                why: "it selects no node of the graph (ops, module paths, node names and patterns were compared)"
-                    .into(),
-            }),
-            None => Ok(()),
-        }
+        self.float.iter().try_for_each(Selector::check_used)
     }
 }
 

@@ -26,7 +26,10 @@ fn errors_name_file_line_and_column() {
         "mine.toml:8:15: unknown op, class or alternative 'convv'"
     );
     assert_eq!(pattern("match = \"relu(x)\"\noutput = \"b\""), "mine.toml:9:10: unknown spec 'b'; there are a");
-    assert_eq!(pattern("match = \"relu(x)\"\ninputs = { y = \"a\" }"), "mine.toml:9:16: the pattern captures no 'y'");
+    assert_eq!(
+        pattern("match = \"relu(x)\"\ninputs = { y = \"a\" }"),
+        "mine.toml:9:16: the pattern captures no 'y', only x"
+    );
     assert!(
         pattern("match = \"relu(x)\"\nwhere = [\"constnt(x)\"]\noutput = \"a\"")
             .starts_with("mine.toml:9:11: unknown predicate 'constnt'")

@@ -301,3 +301,42 @@ fn shards_merge_to_the_same_statistics() {
     assert_eq!(l, other);
     assert_eq!(l.samples, 4);
 }
+
+#[test]
+fn overrides_keep_nodes_float_or_give_them_other_specs() {
+    let file = r#"
+[quantizer]
+name = "mine"
+extends = "cpu"
+[spec.whole]
+dtype = "u8"
+scheme = "per_tensor_affine"
+observer = "minmax"
+[[override]]
+select = "node:block"
+replace = { activation = "whole" }
+[[override]]
+select = "op:linear"
+float = true
+"#;
+    let g = net();
+    let run = |text: &str| annotate(&g, &TomlQuantizer::parse(text, "mine.toml").unwrap(), &Selection::default());
+    let a = run(file).unwrap();
+    let name = |s: usize| a.specs[s].name.as_str();
+    let block = a.units.iter().find(|u| g.node(u.compute).name == "block").unwrap();
+    assert_eq!(block.output.map(name), Some("whole"));
+    assert_eq!(block.inputs.iter().map(|i| name(i.spec)).collect::<Vec<_>>(), ["whole", "weight", "whole"]);
+    let pool = a.units.iter().find(|u| u.pattern == "max_pool").unwrap();
+    assert_eq!(pool.output.map(name), Some("whole"), "a shared spec is the producer's");
+    assert_eq!(a.floats[0].reason, "excluded by 'op:linear'");
+    let p = prepare(&g, &a).unwrap();
+    let c = convert(&p, &stats_of(&p, Table(vec![])).unwrap()).unwrap();
+    verify::verify(&c.graph, Levels::ALL).unwrap();
+    assert!(
+        c.plan.notes[0].starts_with("stem_act is u8[0, 255] affine, histogram; a consumer asks for"),
+        "{:?}",
+        c.plan.notes
+    );
+    let e = run(&file.replace("op:linear", "op:tanh")).unwrap_err().to_string();
+    assert!(e.starts_with("selector 'op:tanh': it selects no node"), "{e}");
+}
