@@ -30,7 +30,7 @@ pub fn functionalize(src: &Graph) -> Result<Graph> {
     }
     let mut g = b.finish()?;
     g.output_names.clone_from(&src.output_names);
-    Ok(transform::prune(&g))
+    Ok(transform::prune_rewritten(src, &g))
 }
 
 struct Functional<'a> {
@@ -56,8 +56,12 @@ impl<'a> Functional<'a> {
         if let Some(slot) = op.schema.params.iter().position(|p| p.mutated) {
             let target = *node.args[slot].nodes().first().ok_or_else(|| self.refuse(node, op))?;
             let made = self.b.apply_rule(op, &args, &node.name)?;
-            let value = self.as_before(target, *made.first().ok_or_else(|| self.refuse(node, op))?);
+            let made = *made.first().ok_or_else(|| self.refuse(node, op))?;
             self.parent[id.index()] = Some(target);
+            if args[slot].nodes() == [made.id()] {
+                return Ok(());
+            }
+            let value = self.as_before(target, made);
             return self.write(target, value, node);
         }
         self.now[id.index()] = Some(self.b.push_call(op, args, &node.name, node.meta.clone()).id());
@@ -230,7 +234,7 @@ pub fn resolve_sizes(src: &Graph) -> Result<Graph> {
         let args = args.collect();
         map.push(g.push(Node { args, ..node.clone() }));
     }
-    Ok(transform::prune(&g))
+    Ok(transform::prune_rewritten(src, &g))
 }
 
 fn size_of(g: &Graph, id: NodeId, keep: bool) -> Option<Arg> {

@@ -5,11 +5,13 @@
 mod driver;
 mod error;
 mod functional;
+pub mod raise;
 mod sizes;
 mod table;
 
 pub use driver::decompose;
 pub use error::{DecomposeError, Result};
 pub use functional::{functionalize, resolve_sizes};
+pub use raise::{Trace, raise};
 pub use sizes::{has_size_nodes, materialise_dims};
 pub use table::{Entry, Table, tables};

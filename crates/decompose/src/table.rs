@@ -86,14 +86,14 @@ impl Table {
 
     /// Down to Core ATen.
     pub fn core() -> Table {
-        let mut t = Table::empty().to_level(Levels::CORE, "core", "not in Core ATen");
+        let mut t = Table::empty().down_to(Levels::CORE, "core", "not in Core ATen");
         t.doc = "Core ATen: torch's default table".into();
         t
     }
 
     /// As deep as rules go.
     pub fn prims() -> Table {
-        let mut t = Table::core().to_level(Levels::PRIMS, "prims", "not a prim");
+        let mut t = Table::core().down_to(Levels::PRIMS, "prims", "not a prim");
         t.doc = "as deep as rules go".into();
         t.sizes_as_nodes = false;
         t
@@ -121,7 +121,7 @@ impl Table {
         t
     }
 
-    fn to_level(mut self, level: Levels, name: &'static str, reason: &str) -> Table {
+    fn down_to(mut self, level: Levels, name: &'static str, reason: &str) -> Table {
         self.name = name.into();
         for o in op::all().filter(|o| !o.levels.meets(level) && o.rule.is_some()) {
             if !self.decomposes(o) {

@@ -74,7 +74,12 @@ pub static DROPOUT_: OpDef = OpDef {
     name: "aten.dropout_.default",
     schema: "(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
     levels: Levels::TORCH,
-    rule: Some(|c| vec![c.b.call("aten.dropout", c.args.to_vec())]),
+    rule: Some(|c| {
+        if c.bool("train") {
+            c.fail("dropout in training mode; export the model after .eval()");
+        }
+        vec![c.tensor("self")]
+    }),
     functional: Functional::Always,
     ..INERT
 };
@@ -120,13 +125,19 @@ pub static DETACH_: OpDef = OpDef {
     name: "aten.detach_.default",
     schema: "(Tensor(a!) self) -> Tensor(a!)",
     levels: Levels::TORCH,
-    rule: Some(|c| vec![c.tensor("self").op("aten.detach", vec![])]),
+    rule: Some(|c| vec![c.tensor("self")]),
     functional: Functional::Always,
     ..INERT
 };
 
 /// A fresh copy of a literal.
-pub static LIFT_FRESH_COPY: OpDef = OpDef { name: "aten.lift_fresh_copy.default", ..INERT };
+pub static LIFT_FRESH_COPY: OpDef = OpDef {
+    name: "aten.lift_fresh_copy.default",
+    levels: Levels::TORCH,
+    rule: Some(|c| vec![c.tensor("self").op("aten.clone", vec![])]),
+    functional: Functional::Always,
+    ..INERT
+};
 
 /// A statement about a tensor that was checked when the program was made.
 pub static ASSERT_TENSOR_METADATA: OpDef = OpDef {

@@ -191,7 +191,9 @@ pub static UNBIND: OpDef = OpDef {
         let x = c.tensor("self");
         let Some(axis) = axis_or_fail(c, "dim", x.rank()) else { return vec![] };
         let n = x.shape().get(axis).and_then(Dim::as_const).unwrap_or(0);
-        (0..n).map(|i| x.op("aten.select.int", vec![c.arg("dim").clone(), i.into()])).collect()
+        let dim = || c.arg("dim").clone();
+        let part = |i: i64| x.op("aten.slice.Tensor", vec![dim(), i.into(), (i + 1).into()]);
+        (0..n).map(|i| part(i).op("aten.squeeze.dims", vec![vec![axis].into()])).collect()
     }),
     ..BASE
 };

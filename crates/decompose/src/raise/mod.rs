@@ -1,0 +1,152 @@
+//! Raising: a graph as a file has it becomes functional, without inert ops, with semantic ops in the place of
+//! what the file spelled out.
+//!
+//! First what mutates, aliases or does nothing is resolved, sizes become expressions and numbers that hide in
+//! constants come out ([`normal`]); then the rules of [`rules`] are applied until none fires. One rule is one
+//! [`RuleDef`] with spellings, a replacement and an example that is run as a test.
+
+mod fold;
+mod normal;
+mod rules;
+
+pub use rules::RULES;
+
+use crate::error::{DecomposeError, Result};
+use crate::functional::{functionalize, resolve_sizes};
+use cleave_ir::graph::Graph;
+use cleave_ir::transform;
+use cleave_ir::{Levels, Value, verify};
+pub use cleave_rewrite::Trace;
+use cleave_rewrite::{Alternatives, Bound, Pattern, Rule};
+
+/// What a rule builds in the place of a match, or why it declines.
+pub type BuildFn = for<'b> fn(&Bound<'b, '_>) -> std::result::Result<Value<'b>, String>;
+
+/// A rule that puts a semantic op in the place of its spellings.
+pub struct RuleDef {
+    /// Name, as the trace prints it.
+    pub name: &'static str,
+    /// What it recognises.
+    pub doc: &'static str,
+    /// Patterns of `cleave-rewrite`, tried in order.
+    pub spellings: &'static [&'static str],
+    /// Names in the patterns that stand for several ops.
+    pub any: &'static [(&'static str, &'static [&'static str])],
+    /// Conditions of all spellings.
+    pub conditions: &'static [&'static str],
+    /// The replacement.
+    pub build: BuildFn,
+    /// A graph before and after, in text form.
+    pub example: (&'static str, &'static str),
+}
+
+impl RuleDef {
+    fn compile(&self) -> Result<Vec<Rule>> {
+        let bad = |why: String| DecomposeError::BadRule { rule: self.name.into(), why };
+        let owned = |(n, ops): &(&str, &[&str])| (n.to_string(), ops.iter().map(ToString::to_string).collect());
+        let any: Alternatives = self.any.iter().map(owned).collect();
+        self.spellings
+            .iter()
+            .map(|text| {
+                let mut p = Pattern::parse(text, &any).map_err(|e| bad(format!("{text}: {e}")))?;
+                for c in self.conditions {
+                    p = p.with_condition(c).map_err(|e| bad(format!("{c}: {e}")))?;
+                }
+                let build = self.build;
+                Ok(Rule::new(self.name, p, move |m| build(m)))
+            })
+            .collect()
+    }
+}
+
+/// The graph raised, and what fired or nearly fired on the way. `src` is left alone.
+///
+/// # Errors
+/// A write that cannot be expressed as a value, dropout or batch norm in training mode, and what building a
+/// replacement meets.
+pub fn raise(src: &Graph) -> Result<(Graph, Trace)> {
+    let g = resolve_sizes(&functionalize(src)?)?;
+    let g = normal::literals(&normal::resolve(&g)?)?;
+    let rules = RULES.iter().map(|r| r.compile()).collect::<Result<Vec<_>>>()?;
+    let rules: Vec<Rule> = rules.into_iter().flatten().collect();
+    let (g, trace) = cleave_rewrite::rewrite(&g, &rules)?;
+    let g = transform::prune(&g);
+    verify::verify(&g, Levels::ALL)?;
+    Ok((g, trace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cleave_ir::text;
+
+    #[test]
+    fn every_rule_turns_its_example_into_what_it_says() {
+        for rule in RULES {
+            let (before, after) = rule.example;
+            let src = text::parse(before).unwrap_or_else(|e| panic!("{}: {e}", rule.name));
+            let (g, trace) = raise(&src).unwrap_or_else(|e| panic!("{}: {e}", rule.name));
+            assert_eq!(g.to_string().trim(), after.trim(), "{}", rule.name);
+            assert!(trace.applied.iter().any(|a| a.rule == rule.name), "{} did not fire: {trace:?}", rule.name);
+            // Raising is idempotent.
+            assert_eq!(raise(&g).unwrap().0.to_string(), g.to_string(), "{}", rule.name);
+        }
+    }
+
+    #[test]
+    fn rules_have_names_of_their_own_and_say_what_they_do() {
+        for (i, r) in RULES.iter().enumerate() {
+            assert!(RULES[..i].iter().all(|o| o.name != r.name), "{} is listed twice", r.name);
+            assert!(!r.doc.is_empty() && !r.spellings.is_empty(), "{}", r.name);
+        }
+    }
+
+    #[test]
+    fn a_graph_is_functional_without_inert_ops_and_keeps_its_semantic_ones() {
+        let src = r#"graph(%x: f32[N, 3, 8, 8]) where 1 <= N {
+  %w = param "w": f32[4, 3, 3, 3]
+  %m = buffer "m": f32[4]
+  %conv2d = aten.conv2d(%x, %w)
+  %batch_norm = aten.batch_norm(%conv2d, none, none, %m, %m, false, 0.1, 1e-5, false)
+  %relu_ = aten.relu_(%batch_norm)
+  %dropout = aten.dropout(%relu_, 0.5, false)
+  %contiguous = aten.contiguous(%dropout)
+  %n = aten.sym_size.int(%contiguous, 0)
+  %reshape = aten.reshape(%contiguous, [%n, -1])
+  return %reshape
+}"#;
+        let want = r#"graph(%x: f32[N, 3, 8, 8]) where 1 <= N {
+  %w = param "w": f32[4, 3, 3, 3]
+  %m = buffer "m": f32[4]
+  %conv2d = aten.conv2d(%x, %w): f32[N, 4, 6, 6]
+  %batch_norm = aten.batch_norm(%conv2d, none, none, %m, %m, false, 0.1, 1e-5, false): f32[N, 4, 6, 6]
+  %relu = aten.relu(%batch_norm): f32[N, 4, 6, 6]
+  %reshape = aten.reshape(%relu, [<N>, -1]): f32[N, 144]
+  return %reshape
+}
+"#;
+        assert_eq!(raise(&text::parse(src).unwrap()).unwrap().0.to_string(), want);
+    }
+
+    #[test]
+    fn near_misses_say_why() {
+        let src = "graph(%x: f32[1, 2, 1, 1], %t: f32[1, 2, 1, 1]) {
+ %w = param \"w\": f32[2, 2, 1, 1]
+ %c = aten.conv2d(%x, %w)
+ %a = aten.add.Tensor(%c, %t)
+ %l = aten.clamp(%a, -1, 5)
+ %s = aten.add.Tensor(%l, 3)
+ %h = aten.clamp(%s, 0, 5)
+ %d = aten.div.Tensor(%h, 6)
+ return %d
+}";
+        let (g, trace) = raise(&text::parse(src).unwrap()).unwrap();
+        assert_eq!(g.op_counts().get("aten.hardsigmoid.default"), None);
+        let why = |rule: &str, node: &str| {
+            let d = trace.declined.iter().find(|d| d.rule == rule && d.node == node);
+            d.map(|d| format!("{}: {}", d.step, d.why))
+        };
+        assert!(why("hardsigmoid", "d").is_some());
+        assert_eq!(why("conv_shift", "a").as_deref(), Some("replacement: t is not a constant"));
+    }
+}

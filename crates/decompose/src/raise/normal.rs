@@ -1,0 +1,105 @@
+//! What is done before rules are tried: mutating, aliasing and inert ops resolved, numbers out of constants.
+
+use crate::driver;
+use crate::error::Result;
+use cleave_ir::graph::{Arg, Graph, Meta, Node, NodeId};
+use cleave_ir::op::{self, Class, Functional, Op};
+use cleave_ir::transform::{self, Replace};
+use cleave_ir::{Builder, IrError};
+
+/// Composites whose semantic form is kept although functional form breaks them up.
+const SEMANTIC: [&str; 3] = ["batch_norm", "reshape", "flatten"];
+
+/// Ops of which another op says the same, with their arguments in order.
+const SYNONYMS: [(&str, &str); 5] = [
+    ("aten._unsafe_view.default", "aten.view"),
+    ("aten.add.Scalar", "aten.add.Tensor"),
+    ("aten.sub.Scalar", "aten.sub.Tensor"),
+    ("aten.mul.Scalar", "aten.mul.Tensor"),
+    ("aten.div.Scalar", "aten.div.Tensor"),
+];
+
+/// Whether raising runs the op's rule.
+fn resolved(o: &Op) -> bool {
+    let sugar = o.functional == Functional::Always && !SEMANTIC.contains(&o.base());
+    let spelled = matches!(o.base(), "relu6" | "clamp_min" | "clamp_max" | "squeeze") && o.rule.is_some();
+    let padding = o.def.name.ends_with(".padding");
+    o.rule.is_some() && (sugar && o.class != Class::Inert || spelled || padding)
+}
+
+/// The graph without aliases, inert ops and second names.
+pub(super) fn resolve(src: &Graph) -> Result<Graph> {
+    let mut g = src.clone();
+    while g.nodes().filter_map(|(_, n)| n.op()).any(resolved) {
+        g = driver::round(&g, &resolved)?;
+    }
+    Ok(transform::transform(&g, |b, _: NodeId, node, args| Ok(plain(b, node, args)?.unwrap_or(Replace::Copy)))?)
+}
+
+fn plain<'b>(b: &'b Builder, node: &Node, args: &[Arg]) -> std::result::Result<Option<Replace<'b>>, IrError> {
+    let Some(o) = node.op() else { return Ok(None) };
+    if o.class == Class::Inert {
+        if o.functional == Functional::Always && o.base().contains("dropout") {
+            return Ok(Some(Replace::With(b.apply_rule(o, args, &node.name)?)));
+        }
+        let kept = args.first().and_then(|a| a.nodes().first().copied()).filter(|_| node.meta != Meta::None);
+        return Ok(Some(Replace::With(kept.into_iter().map(|n| b.value(n)).collect())));
+    }
+    let Some((_, to)) = SYNONYMS.iter().find(|(from, _)| *from == o.def.name) else { return Ok(None) };
+    Ok(Some(Replace::With(vec![b.call_op(op::find(to)?, args.to_vec(), Some(&node.name))])))
+}
+
+/// Numbers that hide in constants of one element stand as arguments; a commutative op has its number second;
+/// the greater or lesser of a tensor and a number is a clamp.
+pub(super) fn literals(src: &Graph) -> Result<Graph> {
+    Ok(transform::transform(src, |b, _, node, args| match node.op() {
+        Some(o) if o.class == Class::Pointwise => Ok(literal(b, o, node, args)?.unwrap_or(Replace::Copy)),
+        _ => Ok(Replace::Copy),
+    })?)
+}
+
+fn literal<'b>(
+    b: &'b Builder,
+    o: &'static Op,
+    node: &Node,
+    args: &[Arg],
+) -> std::result::Result<Option<Replace<'b>>, IrError> {
+    let other = match o.base() {
+        "add" | "sub" | "mul" | "div" | "maximum" | "minimum" => "other",
+        "pow" => "exponent",
+        _ => return Ok(None),
+    };
+    let (Some(0), Some(second)) = (o.schema.index("self"), o.schema.index(other)) else { return Ok(None) };
+    let mut args = args.to_vec();
+    if o.commutative && number(b, &args[0]).is_some() && number(b, &args[second]).is_none() {
+        args.swap(0, second);
+    }
+    let Some(n) = number(b, &args[second]) else { return Ok(None) };
+    args[second] = n.clone();
+    let (to, args) = match (o.base(), o.def.name) {
+        ("maximum", _) => ("aten.clamp", vec![args[0].clone(), n]),
+        ("minimum", _) => ("aten.clamp", vec![args[0].clone(), Arg::None, n]),
+        (_, "aten.pow.Tensor_Tensor") => ("aten.pow.Tensor_Scalar", args),
+        (_, name) => (name, args),
+    };
+    let to = op::find(to)?;
+    // Type and shape must stay: a constant of more dimensions or a wider type says something of its own.
+    match b.infer(to, &args, &node.name) {
+        Ok(m) if m == node.meta && args[0] != Arg::None => {
+            Ok(Some(Replace::With(vec![b.call_op(to, args, Some(&node.name))])))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The number that an argument is, or that the constant behind it holds.
+fn number(b: &Builder, a: &Arg) -> Option<Arg> {
+    match a {
+        Arg::Int(_) | Arg::Float(_) | Arg::Bool(_) => Some(a.clone()),
+        Arg::Node(n) => b.with_graph(|g| {
+            let t = g.constant(*n).filter(|t| t.len() == 1)?;
+            Some(if t.dtype().is_float() { Arg::Float(t.to_f64()[0]) } else { Arg::Int(t.to_i64()[0]) })
+        }),
+        _ => None,
+    }
+}

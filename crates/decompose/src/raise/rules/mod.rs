@@ -1,0 +1,46 @@
+//! The rules of raising, by theme. To add one, write its `RuleDef` and name it in the list.
+
+mod bounds;
+mod convolution;
+mod core_forms;
+mod gates;
+mod gelu;
+mod linear;
+mod neutral;
+mod norm;
+
+use super::RuleDef;
+
+/// All rules, in the order in which they are tried.
+pub static RULES: &[&RuleDef] = &[
+    &neutral::TIMES_ONE,
+    &neutral::PLUS_ZERO,
+    &bounds::RELU,
+    &bounds::CLAMP_OF_RELU,
+    &bounds::RELU_OF_CLAMP,
+    &bounds::CLAMP_OF_CLAMP,
+    &bounds::HARDTANH,
+    &gates::HARDSIGMOID,
+    &gates::HARDSWISH,
+    &gates::SILU,
+    &gelu::GELU,
+    &gelu::GELU_TANH,
+    &core_forms::CONV,
+    &core_forms::BATCH_NORM,
+    &core_forms::LAYER_NORM,
+    &core_forms::MAX_POOL,
+    &core_forms::AVG_POOL,
+    &core_forms::GLOBAL_POOL,
+    &core_forms::SOFTMAX,
+    &core_forms::LOG_SOFTMAX,
+    &norm::LAYER_NORM_SPELLED,
+    &norm::LAYER_NORM_SCALE,
+    &norm::LAYER_NORM_SHIFT,
+    &linear::MM,
+    &linear::ADDMM,
+    &linear::MATMUL,
+    &linear::BIAS,
+    &linear::VIEWS,
+    &convolution::SCALE,
+    &convolution::SHIFT,
+];
