@@ -29,5 +29,5 @@ pub fn is_quantized(g: &Graph) -> bool {
 /// # Errors
 /// What a rule met.
 pub fn raise(g: &Graph) -> Result<Graph> {
-    Ok(cleave_decompose::functionalize(g)?)
+    Ok(cleave_decompose::raise(g)?.0)
 }

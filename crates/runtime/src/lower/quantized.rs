@@ -195,6 +195,25 @@ impl Operands {
         sink: &Sink,
         quant: &Quant,
     ) -> Result<Option<Value>> {
+        // The levels are summed even where somebody has asked for their floats.
+        let floats = self.nodes.map(|n| (n, l.floats.shift_remove(&n)));
+        let value = self.emit_levels(l, root, region, sink, quant);
+        for (node, value) in floats {
+            if let Some(v) = value {
+                l.floats.insert(node, v);
+            }
+        }
+        value
+    }
+
+    fn emit_levels(
+        &self,
+        l: &mut Lower<'_>,
+        root: NodeId,
+        region: &Region,
+        sink: &Sink,
+        quant: &Quant,
+    ) -> Result<Option<Value>> {
         let (a, b) = (leaf(l, self.nodes[0])?, leaf(l, self.nodes[1])?);
         let order = a.order();
         let shape = l.shape(root)?;
