@@ -40,3 +40,24 @@ pub fn read(path: &Path) -> Result<Graph> {
         _ => Err(FormatError::malformed(path, "not a model; expected a .pt2, .onnx or .clv file")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_no_models_are_told_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("m.onnx");
+        for (bytes, why) in [
+            (&b""[..], "not a model; expected a .pt2, .onnx or .clv file"),
+            (b"{\"a\": 1}", "not a model; expected a .pt2, .onnx or .clv file"),
+            (b"\xff\xd8\xff\xe0", "not a model; expected a .pt2, .onnx or .clv file"),
+            (b"\x93NUMPY\x01\x00", "an array, expected a model"),
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            let e = read(&path).unwrap_err().to_string();
+            assert_eq!(e, format!("{}: {why}", path.display()));
+        }
+    }
+}

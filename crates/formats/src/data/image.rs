@@ -4,8 +4,8 @@ use super::InputSpec;
 use crate::error::{FormatError, Result};
 use cleave_ir::{Dim, Tensor};
 use cleave_numerics::DType;
-use image::imageops::{FilterType, crop_imm, resize};
-use image::{DynamicImage, GrayImage, ImageBuffer, ImageReader, Limits, Pixel, RgbImage};
+use image::imageops::FilterType;
+use image::{DynamicImage, ImageReader, Limits};
 use std::path::Path;
 
 /// Bytes that decoding one image may take.
@@ -59,21 +59,13 @@ pub(super) fn load(path: &Path, spec: &InputSpec, options: &ImageOptions) -> Res
     limits.max_alloc = Some(DECODE_LIMIT);
     reader.limits(limits);
     let decoded: DynamicImage = reader.decode().map_err(|e| failed(&e))?;
-    let (pixels, height, width) = match want.channels {
-        1 => {
-            let im: GrayImage =
-                prepare(decoded.to_luma8(), &want, options).map_err(|why| FormatError::data(path, why))?;
-            let (w, h) = im.dimensions();
-            (im.into_raw(), h as usize, w as usize)
-        }
-        _ => {
-            let im: RgbImage =
-                prepare(decoded.to_rgb8(), &want, options).map_err(|why| FormatError::data(path, why))?;
-            let (w, h) = im.dimensions();
-            (im.into_raw(), h as usize, w as usize)
-        }
-    };
-    Ok(tensor(&pixels, &want, options, height, width))
+    let gray = want.channels == 1;
+    // Alpha is dropped and 16-bit channels are halved before anything is scaled.
+    let plain = if gray { DynamicImage::from(decoded.to_luma8()) } else { DynamicImage::from(decoded.to_rgb8()) };
+    let im = prepare(plain, &want, options).map_err(|why| FormatError::data(path, why))?;
+    let size = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+    let (w, h) = (size(im.width()), size(im.height()));
+    Ok(tensor(&im.into_bytes(), &want, options, h, w))
 }
 
 fn wanted(spec: &InputSpec, options: &ImageOptions) -> std::result::Result<Wanted, String> {
@@ -119,14 +111,7 @@ fn wanted(spec: &InputSpec, options: &ImageOptions) -> std::result::Result<Wante
 }
 
 /// Scales and crops. Sizes and offsets are rounded as Pillow and torchvision do.
-fn prepare<P>(
-    im: ImageBuffer<P, Vec<u8>>,
-    want: &Wanted,
-    options: &ImageOptions,
-) -> std::result::Result<ImageBuffer<P, Vec<u8>>, String>
-where
-    P: Pixel<Subpixel = u8> + 'static,
-{
+fn prepare(im: DynamicImage, want: &Wanted, options: &ImageOptions) -> std::result::Result<DynamicImage, String> {
     let (w, h) = (f64::from(im.width()), f64::from(im.height()));
     let scale = match (options.resize, want.size) {
         (Some(short), _) => short as f64 / w.min(h),
@@ -135,13 +120,14 @@ where
     };
     let scaled = |n: f64| (n * scale).round_ties_even().clamp(1.0, 65535.0) as u32;
     let (sw, sh) = (scaled(w), scaled(h));
-    let im = if (sw, sh) == im.dimensions() { im } else { resize(&im, sw, sh, FilterType::Triangle) };
+    let same = (sw, sh) == (im.width(), im.height());
+    let im = if same { im } else { im.resize_exact(sw, sh, FilterType::Triangle) };
     let Some([ch, cw]) = want.size else { return Ok(im) };
     let fits = u32::try_from(cw).ok().filter(|n| *n <= sw).zip(u32::try_from(ch).ok().filter(|n| *n <= sh));
     let (cw, ch) = fits.ok_or_else(|| {
         format!("is {sw}x{sh} after resizing, too small for a crop of {cw}x{ch}; resize to a greater length")
     })?;
-    Ok(crop_imm(&im, (sw - cw) / 2, (sh - ch) / 2, cw, ch).to_image())
+    Ok(im.crop_imm((sw - cw) / 2, (sh - ch) / 2, cw, ch))
 }
 
 fn tensor(pixels: &[u8], want: &Wanted, options: &ImageOptions, h: usize, w: usize) -> Tensor {

@@ -129,3 +129,24 @@ fn images_are_scaled_cropped_and_normalized() {
     let e = Dataset::open(&path, &input, &ImageOptions::default()).unwrap().batch(0..1).unwrap_err().to_string();
     assert!(e.contains("not an image that can be decoded"), "{e}");
 }
+
+#[test]
+fn onnx_tensors_are_samples_by_number() {
+    use crate::onnx::proto::TensorProto;
+    use prost::Message;
+    let dir = tempfile::tempdir().unwrap();
+    let two = spec(&[("a", &[-1, 2]), ("b", &[-1])]);
+    for set in [0, 1, 10] {
+        let folder = dir.path().join(format!("test_data_set_{set}"));
+        std::fs::create_dir(&folder).unwrap();
+        for (i, dims) in [vec![1, 2], vec![1]].into_iter().enumerate() {
+            let n = dims.len();
+            let proto = TensorProto { dims, data_type: 1, float_data: vec![set as f32; n], ..TensorProto::default() };
+            std::fs::write(folder.join(format!("input_{i}.pb")), proto.encode_to_vec()).unwrap();
+        }
+    }
+    let data = open(dir.path(), &two).unwrap();
+    assert_eq!(data.batch(0..3).unwrap()[1].to_f32().as_ref(), [0.0, 1.0, 10.0]);
+    std::fs::remove_file(dir.path().join("test_data_set_1/input_1.pb")).unwrap();
+    assert!(open(dir.path(), &two).err().unwrap().ends_with("has no input_1.pb for the input 'b'"));
+}
