@@ -270,6 +270,7 @@ impl<'a> Annotator<'a> {
         Ok(Annotations {
             quantizer: quantizer.name().into(),
             divides: quantizer.divides(),
+            unread_float: quantizer.leaves_unread_float(),
             specs: self.specs,
             units: self.units.into_iter().map(|(u, _)| u).collect(),
             floats,

@@ -63,6 +63,8 @@ pub struct Annotations {
     pub quantizer: String,
     /// Whether quantizing divides by the scale.
     pub divides: bool,
+    /// Whether results that no quantized unit reads are left float.
+    pub unread_float: bool,
     /// All specs; equal ones have one number.
     pub specs: Vec<Spec>,
     /// Units, in order of their roots.

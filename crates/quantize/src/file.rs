@@ -34,6 +34,15 @@ struct Head {
     doc: String,
     extends: Option<Spanned<String>>,
     arithmetic: Option<Arithmetic>,
+    unread: Option<Unread>,
+}
+
+/// What becomes of results that no quantized unit reads.
+#[derive(Deserialize, Clone, Copy, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum Unread {
+    Float,
+    Quantized,
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq)]
@@ -144,6 +153,7 @@ fn read_at(text: &str, file: &str, base: &Base<'_>, depth: usize) -> Result<Toml
         name: raw.quantizer.name,
         doc: raw.quantizer.doc,
         divides: raw.quantizer.arithmetic == Some(Arithmetic::Divide),
+        unread_float: raw.quantizer.unread == Some(Unread::Float),
         specs: vec![],
         patterns: vec![],
         overrides: vec![],
@@ -151,6 +161,7 @@ fn read_at(text: &str, file: &str, base: &Base<'_>, depth: usize) -> Result<Toml
     let mut inherited = vec![];
     if let Some(p) = parent {
         q.divides = raw.quantizer.arithmetic.map_or(p.divides, |a| a == Arithmetic::Divide);
+        q.unread_float = raw.quantizer.unread.map_or(p.unread_float, |u| u == Unread::Float);
         q.specs = p.specs;
         q.overrides = p.overrides;
         inherited = p.patterns;

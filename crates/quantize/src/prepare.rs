@@ -30,6 +30,8 @@ pub struct Prepared {
     pub graph: Graph,
     /// Whether quantizing divides by the scale.
     pub divides: bool,
+    /// Whether results that no quantized unit reads are left float.
+    pub unread_float: bool,
     /// All specs.
     pub specs: Vec<Spec>,
     /// Units, in terms of [`Prepared::graph`].
@@ -83,6 +85,7 @@ pub fn prepare(g: &Graph, a: &Annotations) -> Result<Prepared> {
     Ok(Prepared {
         graph: folded.graph,
         divides: a.divides,
+        unread_float: a.unread_float,
         specs: a.specs.clone(),
         units,
         groups,

@@ -25,6 +25,12 @@ pub trait Quantizer {
     /// Whether quantizing divides by the scale, as ONNX does, instead of multiplying by its reciprocal.
     fn divides(&self) -> bool;
 
+    /// Whether a result that no quantized unit reads is left float, as a backend likes it whose kernels write
+    /// either; else it is quantized and dequantized again.
+    fn leaves_unread_float(&self) -> bool {
+        false
+    }
+
     /// The specs that its units refer to.
     fn specs(&self) -> &[Spec];
 
@@ -80,6 +86,7 @@ pub struct TomlQuantizer {
     pub(crate) name: String,
     pub(crate) doc: String,
     pub(crate) divides: bool,
+    pub(crate) unread_float: bool,
     pub(crate) specs: Vec<Spec>,
     pub(crate) patterns: Vec<UnitPattern>,
     pub(crate) overrides: Vec<Override>,
@@ -149,6 +156,10 @@ impl Quantizer for TomlQuantizer {
 
     fn divides(&self) -> bool {
         self.divides
+    }
+
+    fn leaves_unread_float(&self) -> bool {
+        self.unread_float
     }
 
     fn specs(&self) -> &[Spec] {

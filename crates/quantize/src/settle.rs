@@ -3,7 +3,7 @@
 use crate::calibrate::Statistics;
 use crate::prepare::{GroupId, Prepared};
 use crate::spec::{Scheme, SpecId};
-use cleave_ir::NodeId;
+use cleave_ir::{Class, NodeId};
 use cleave_numerics::QParams;
 
 /// Values beyond this are masks (`-3.4e38` before a softmax), not activations; torch draws the line here too.
@@ -15,7 +15,7 @@ pub(crate) struct Settled {
     pub qparams: Vec<Option<QParams>>,
     /// For each unit: why it stays float, if it does.
     pub dropped: Vec<Option<String>>,
-    /// For each unit: how its result is quantized, unless only excluded nodes use it.
+    /// For each unit: how its result is quantized, if it is.
     pub outputs: Vec<Option<SpecId>>,
 }
 
@@ -28,12 +28,32 @@ pub(crate) fn settle(p: &Prepared, stats: &Statistics) -> Settled {
         *why = sites.filter_map(|s| p.sites.get(&s)).find_map(|g| judged[*g].as_ref().err().cloned());
     }
     unfed(p, &mut dropped);
-    let outputs = p.units.iter().zip(&dropped).map(|(u, why)| {
+    let outputs = outputs(p, &mut dropped);
+    Settled { outputs, qparams: judged.into_iter().map(Result::ok).collect(), dropped }
+}
+
+/// How results are quantized: not where only excluded nodes read them, and, if the quantizer likes it so, not
+/// where no quantized unit does. Views of such results move floats just as well and are dropped.
+fn outputs(p: &Prepared, dropped: &mut [Option<String>]) -> Vec<Option<SpecId>> {
+    let mut outputs = vec![None; p.units.len()];
+    let mut read = vec![false; p.graph.len()];
+    // Units stand in order of their roots, so backwards every reader comes before what it reads.
+    for (n, u) in p.units.iter().enumerate().rev() {
+        if dropped[n].is_some() {
+            continue;
+        }
         let users = p.graph.users(u.root);
-        let only_excluded = !users.is_empty() && users.iter().all(|n| p.excluded.contains(n));
-        u.output.filter(|_| why.is_none() && !only_excluded)
-    });
-    Settled { outputs: outputs.collect(), qparams: judged.into_iter().map(Result::ok).collect(), dropped }
+        let excluded = !users.is_empty() && users.iter().all(|id| p.excluded.contains(id));
+        let unread = p.unread_float && !read[u.root.index()];
+        let view = u.nodes.len() == 1 && p.graph.node(u.root).op().is_some_and(|o| o.class == Class::View);
+        if unread && view && u.follows {
+            dropped[n] = Some("no quantized unit reads its result".into());
+            continue;
+        }
+        outputs[n] = u.output.filter(|_| !excluded && !unread);
+        u.inputs.iter().for_each(|i| read[i.value.index()] = true);
+    }
+    outputs
 }
 
 fn judge(p: &Prepared, stats: &Statistics, id: GroupId) -> Result<QParams, String> {

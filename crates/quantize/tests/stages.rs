@@ -340,3 +340,17 @@ float = true
     let e = run(&file.replace("op:linear", "op:tanh")).unwrap_err().to_string();
     assert!(e.starts_with("selector 'op:tanh': it selects no node"), "{e}");
 }
+
+#[test]
+fn results_that_no_quantized_unit_reads_are_left_float() {
+    let c = converted("cpu", &[], Table(vec![]));
+    let head = c.plan.row("head").unwrap();
+    assert_eq!((head.status, &head.qparams), (Status::Quantized, &None));
+    assert!(c.graph.find("head_q").is_none() && c.graph.find("flat_q").is_some());
+    // A view of such a result moves floats.
+    let c = converted("cpu", &["head"], Table(vec![]));
+    assert_eq!(c.plan.row("flat").unwrap().reason.as_deref(), Some("no quantized unit reads its result"));
+    assert!(c.graph.find("mean_1_q").is_none());
+    let c = converted("onnx", &[], Table(vec![]));
+    assert!(c.graph.find("head_q").is_some());
+}
