@@ -132,6 +132,9 @@ pub fn tensor_of(t: &TensorProto, external: &mut External) -> Result<Tensor, Str
         .map(|d| usize::try_from(*d).map_err(|_| format!("size {d} in {:?}", t.dims)))
         .collect::<Result<Vec<_>, _>>()?;
     let count = shape.iter().try_fold(1usize, |a, b| a.checked_mul(*b));
+    // Strides must not overflow either, even where there are no elements.
+    let reach = shape.iter().try_fold(1usize, |a, b| a.checked_mul((*b).max(1)));
+    let count = count.filter(|_| reach.is_some());
     let size = count.and_then(|c| c.checked_mul(dtype.size()));
     let (Some(count), Some(size)) = (count, size) else {
         return Err(format!("tensor of {:?}: its size overflows", t.dims));

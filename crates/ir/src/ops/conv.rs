@@ -164,11 +164,12 @@ fn conv_meta(c: &Call<'_>) -> Result<Meta> {
         c,
         stride.iter().chain(&dilation).all(|v| (1..1 << 20).contains(v))
             && padding.iter().all(|v| (-(1 << 20)..1 << 20).contains(v))
-            && groups > 0,
+            && (1..1 << 31).contains(&groups),
         || "stride, dilation and groups must be positive".into(),
     )?;
     let k =
         w.shape.iter().map(Dim::as_const).collect::<Option<Vec<_>>>().ok_or_else(|| c.err("weight of unknown size"))?;
+    ensure(c, k.iter().all(|v| (0..1 << 31).contains(v)), || format!("weight of shape {k:?}"))?;
     let batched = x.shape.len() == n + 2;
     let lead = usize::from(batched);
     let (c_in, c_out) = if transposed { (k[0], k[1] * groups) } else { (k[1] * groups, k[0]) };
@@ -180,6 +181,9 @@ fn conv_meta(c: &Call<'_>) -> Result<Meta> {
     let mut shape = x.shape[..lead].to_vec();
     shape.push(c_out.into());
     let extra = if transposed { spread(&c.ints("output_padding")) } else { vec![0; n] };
+    ensure(c, extra.len() == n && extra.iter().all(|v| (0..1 << 20).contains(v)), || {
+        format!("output padding {extra:?}")
+    })?;
     for i in 0..n {
         let d = &x.shape[lead + 1 + i];
         let out = if transposed {

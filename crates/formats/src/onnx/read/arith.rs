@@ -20,12 +20,22 @@ pub(super) const OPS: &[(&str, Map)] = &[
     ("GreaterOrEqual", |c| binary(c, Binary::GreaterOrEqual, "aten.ge.Tensor")),
     ("And", |c| binary(c, Binary::And, "aten.logical_and")),
     ("Or", |c| binary(c, Binary::Or, "aten.logical_or")),
+    ("Xor", |c| pair(c, "aten.logical_xor")),
+    ("BitwiseAnd", |c| pair(c, "aten.bitwise_and.Tensor")),
+    ("BitwiseOr", |c| pair(c, "aten.bitwise_or.Tensor")),
+    ("BitwiseXor", |c| pair(c, "aten.bitwise_xor.Tensor")),
     ("Max", |c| several(c, Binary::Max, "aten.maximum")),
     ("Min", |c| several(c, Binary::Min, "aten.minimum")),
     ("Sum", |c| several(c, Binary::Add, "aten.add.Tensor")),
     ("Mean", mean),
     ("Where", choose),
 ];
+
+/// Two operands, never folded.
+fn pair<'b>(c: &Ctx<'b, '_>, op: &str) -> Step<Vec<Known<'b>>> {
+    let (a, b) = (c.value(0)?, c.value(1)?);
+    c.one(c.call(op, vec![a.into(), b.into()]))
+}
 
 /// Two operands, folded if both are known.
 fn binary<'b>(c: &Ctx<'b, '_>, f: Binary, op: &str) -> Step<Vec<Known<'b>>> {

@@ -177,6 +177,9 @@ fn crops(
 ) -> Step<Vec<(i64, i64)>> {
     let n = k.len();
     let pads = c.list("pads", 2 * n, 0)?;
+    if pads.iter().chain(extra).any(|p| p.unsigned_abs() >= 1 << 31) {
+        return Err(format!("pads {pads:?}, output_padding {extra:?}"));
+    }
     let auto = c.str("auto_pad", "NOTSET")?;
     let wanted = c.opt_list("output_shape")?;
     if wanted.is_none() && matches!(auto, "NOTSET" | "" | "VALID") {
@@ -185,7 +188,7 @@ fn crops(
     }
     let lead = shape.len().checked_sub(n).ok_or("input of too low a rank")?;
     let wanted = wanted.map(|w| w[w.len().saturating_sub(n)..].to_vec());
-    if wanted.as_ref().is_some_and(|w| w.len() != n) {
+    if wanted.as_ref().is_some_and(|w| w.len() != n || w.iter().any(|v| v.unsigned_abs() >= 1 << 31)) {
         return Err(format!("output_shape {wanted:?} for {n} dimensions"));
     }
     let mut out = vec![];
@@ -193,7 +196,7 @@ fn crops(
         let reach = (k[i] - 1) * dilation[i] + 1;
         let size = shape[lead + i].as_const();
         let total = match (&wanted, size) {
-            (Some(w), Some(size)) => stride[i] * (size - 1) + extra[i] + reach - w[i],
+            (Some(w), Some(size)) => stride[i].saturating_mul(size - 1).saturating_add(extra[i] + reach - w[i]),
             (Some(_), None) => return Err("output_shape for an input of unknown size is not supported".into()),
             (None, _) => extra[i] + reach - stride[i],
         };

@@ -8,17 +8,25 @@ use crate::mapped::Mapped;
 use crate::onnx::METADATA_PREFIX;
 use crate::onnx::proto::{DimensionValue, GraphProto, ModelProto, NodeProto, ValueInfoProto};
 use crate::onnx::tensor::{External, dtype_of, tensor_of};
-use cleave_ir::{Builder, ConstKind, Dim, Graph, Levels, Meta, Origin, SymbolRange, Value, transform, verify};
+use cleave_ir::{Builder, ConstKind, Dim, Graph, Levels, Meta, Origin, SymbolRange, Tensor, Value, transform, verify};
 use indexmap::IndexMap;
 use prost::Message;
 use prost::bytes::Bytes;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The oldest version of ONNX's operator set that is read.
 const OLDEST: i64 = 9;
 /// The newest one whose operators are known.
 const NEWEST: i64 = 28;
+
+/// The most problems of one kind that are collected.
+const MOST_PROBLEMS: usize = 1000;
+/// The greatest size that an input may state.
+const LARGEST: i64 = 1 << 40;
+/// The most elements that are folded while reading, unless the file itself has a quarter as many.
+const FOLDED: usize = 1 << 27;
 
 /// A mapped file as the owner of decoded bytes.
 struct Owner(Mapped);
@@ -52,6 +60,15 @@ pub fn read_onnx(path: &Path) -> Result<Graph> {
 /// # Errors
 /// As [`read_onnx`].
 pub fn read_model(path: &Path, model: &ModelProto) -> Result<Graph> {
+    read_model_with(path, model, &[])
+}
+
+/// [`read_model`] with values for some of the inputs: these become constants, and inputs of the graph no
+/// more. Axes and sizes that a model takes as inputs are known so.
+///
+/// # Errors
+/// As [`read_onnx`].
+pub fn read_model_with(path: &Path, model: &ModelProto, given: &[(String, Tensor)]) -> Result<Graph> {
     let graph =
         model.graph.as_ref().ok_or_else(|| FormatError::malformed(path, "not an ONNX model: it has no graph"))?;
     let opset = opset(path, model)?;
@@ -61,7 +78,8 @@ pub fn read_model(path: &Path, model: &ModelProto) -> Result<Graph> {
         problems.push("", "", format!("initializer '{name}' is sparse, which is not supported"));
     }
     let nodes = order(graph, &graph.node, &mut problems);
-    for n in nodes.iter().filter(|n| super::find(&n.domain, &n.op_type).is_none()) {
+    let unknown = |n: &&&NodeProto| super::find(&n.domain, &n.op_type).is_none();
+    for n in nodes.iter().filter(unknown).take(MOST_PROBLEMS) {
         let domain = if n.domain.is_empty() { String::new() } else { format!(" of '{}'", n.domain) };
         problems.push(label(n), &n.op_type, format!("unknown operator{domain}"));
     }
@@ -71,6 +89,9 @@ pub fn read_model(path: &Path, model: &ModelProto) -> Result<Graph> {
     problems.finish(path)?;
     let b = Builder::new();
     let mut reader = Reader::new(path, &b, opset);
+    for (name, t) in given.iter().filter(|(n, _)| graph.input.iter().any(|v| v.name == *n)) {
+        reader.known.insert(name.clone(), Known::Host(Host::tensor(name, t.clone())));
+    }
     reader.inputs(graph)?;
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let external = RefCell::new(External::new(folder));
@@ -150,6 +171,10 @@ struct Reader<'b, 'p> {
     known: IndexMap<String, Known<'b>>,
     /// Sizes by their name in the file.
     symbols: IndexMap<String, String>,
+    /// The next number for a size without a name.
+    numbered: usize,
+    /// Elements of constants in the file, and of those computed from them.
+    elements: (usize, usize),
     made: RefCell<IndexMap<String, Value<'b>>>,
     problems: Problems,
 }
@@ -157,7 +182,8 @@ struct Reader<'b, 'p> {
 impl<'b, 'p> Reader<'b, 'p> {
     fn new(path: &'p Path, b: &'b Builder, opset: i64) -> Self {
         let (known, symbols, made) = (IndexMap::new(), IndexMap::new(), RefCell::default());
-        Reader { path, b, opset, known, symbols, made, problems: Problems::new() }
+        let problems = Problems::new();
+        Reader { path, b, opset, known, symbols, numbered: 0, elements: (0, 0), made, problems }
     }
 
     /// Inputs that are not initializers become placeholders.
@@ -166,8 +192,9 @@ impl<'b, 'p> Reader<'b, 'p> {
         for name in graph.input.iter().flat_map(named_sizes) {
             self.symbol(name);
         }
+        let constants: BTreeSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
         for v in &graph.input {
-            if graph.initializer.iter().any(|t| t.name == v.name) {
+            if constants.contains(v.name.as_str()) || matches!(self.known.get(&v.name), Some(Known::Host(_))) {
                 continue;
             }
             match self.meta(v) {
@@ -188,11 +215,12 @@ impl<'b, 'p> Reader<'b, 'p> {
         let dtype = dtype_of(i64::from(t.elem_type))?;
         let shape = t.shape.as_ref().ok_or("its rank is not known; give the input a shape")?;
         let dims = shape.dim.iter().map(|d| match &d.value {
-            Some(DimensionValue::DimValue(n)) if *n >= 0 => Dim::from(*n),
-            Some(DimensionValue::DimParam(p)) if is_name(p) => self.symbol(p),
-            _ => self.new_symbol("s0"),
+            Some(DimensionValue::DimValue(n)) if *n > LARGEST => Err(format!("size {n} is too large")),
+            Some(DimensionValue::DimValue(n)) if *n >= 0 => Ok(Dim::from(*n)),
+            Some(DimensionValue::DimParam(p)) if is_name(p) => Ok(self.symbol(p)),
+            _ => Ok(self.new_symbol("s")),
         });
-        Ok(Meta::tensor(dtype, dims.collect()))
+        Ok(Meta::tensor(dtype, dims.collect::<std::result::Result<_, _>>()?))
     }
 
     /// A named size; characters that sizes do not have in their names become underscores.
@@ -210,28 +238,28 @@ impl<'b, 'p> Reader<'b, 'p> {
         dim
     }
 
-    /// A size that equals no other: the wish, or with another number behind it if it is taken.
-    fn new_symbol(&self, wish: &str) -> Dim {
-        let stem = wish.trim_end_matches(|c: char| c.is_ascii_digit());
-        let stem = if stem.is_empty() { "s" } else { stem };
-        self.b.edit(|g| {
-            let numbered = (0..).map(|i| format!("{stem}{i}"));
-            let name = std::iter::once(wish.to_string()).chain(numbered).find(|n| !g.symbols.contains_key(n));
-            let name = name.expect("invariant: there are endless numbers");
-            g.symbols.insert(name.clone(), SymbolRange { min: 1, max: None });
-            Dim::symbol(&name)
-        })
+    /// A size that equals no other: the wish, or with a number behind it if it is taken or only a stem.
+    fn new_symbol(&mut self, wish: &str) -> Dim {
+        let free = |name: &String| self.b.with_graph(|g| !g.symbols.contains_key(name));
+        let mut name = wish.to_string();
+        while wish == "s" && name == "s" || !free(&name) {
+            name = format!("{wish}{}", self.numbered);
+            self.numbered += 1;
+        }
+        self.b.edit(|g| g.symbols.insert(name.clone(), SymbolRange { min: 1, max: None }));
+        Dim::symbol(&name)
     }
 
     /// Constants that some node or result uses.
     fn initializers(&mut self, graph: &GraphProto, nodes: &[&NodeProto], external: &RefCell<External>) {
-        let used: std::collections::BTreeSet<&str> = (nodes.iter().flat_map(|n| &n.input))
+        let used: BTreeSet<&str> = (nodes.iter().flat_map(|n| &n.input))
             .chain(graph.output.iter().map(|o| &o.name))
             .map(String::as_str)
             .collect();
         for t in graph.initializer.iter().filter(|t| used.contains(t.name.as_str())) {
             match tensor_of(t, &mut external.borrow_mut()) {
                 Ok(tensor) => {
+                    self.elements.0 += tensor.len();
                     let mut host = Host::tensor(&t.name, tensor);
                     host.kind = ConstKind::Param;
                     self.known.insert(t.name.clone(), Known::Host(host));
@@ -269,9 +297,24 @@ impl<'b, 'p> Reader<'b, 'p> {
         if !unread.is_empty() {
             return Err(format!("attribute '{}' is not supported", unread.join("', '")));
         }
+        self.count_folded(n, &results)?;
         for (i, name) in n.output.iter().enumerate().filter(|(_, o)| !o.is_empty()) {
             let value = results.get(i).ok_or_else(|| format!("result {i} ('{name}') is not supported"))?;
             self.known.insert(name.clone(), value.clone());
+        }
+        Ok(())
+    }
+
+    /// Constant expressions must stay in proportion to the file.
+    fn count_folded(&mut self, n: &NodeProto, results: &[Known<'b>]) -> std::result::Result<(), String> {
+        if matches!(n.op_type.as_str(), "Identity" | "Reshape" | "Transpose" | "Squeeze" | "Unsqueeze") {
+            return Ok(());
+        }
+        let made: usize = results.iter().map(|r| if let Known::Host(h) = r { h.len() } else { 0 }).sum();
+        let count = if n.op_type == "Constant" { &mut self.elements.0 } else { &mut self.elements.1 };
+        *count += made;
+        if self.elements.1 > FOLDED.max(self.elements.0.saturating_mul(4)) {
+            return Err(format!("constant expressions have more than {} elements", self.elements.1));
         }
         Ok(())
     }

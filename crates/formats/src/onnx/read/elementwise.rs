@@ -34,6 +34,11 @@ pub(super) const OPS: &[(&str, Map)] = &[
     ("Acosh", |c| plain(c, "aten.acosh")),
     ("Atanh", |c| plain(c, "aten.atanh")),
     ("IsNaN", |c| plain(c, "aten.isnan")),
+    ("IsInf", |c| match (c.flag("detect_negative", true)?, c.flag("detect_positive", true)?) {
+        (true, true) => plain(c, "aten.isinf"),
+        other => Err(format!("detecting negative and positive {other:?} is not supported")),
+    }),
+    ("BitwiseNot", |c| plain(c, "aten.bitwise_not")),
     ("Not", not),
     ("Softsign", |c| {
         let x = c.value(0)?;
@@ -43,11 +48,20 @@ pub(super) const OPS: &[(&str, Map)] = &[
     ("Mish", |c| plain(c, "aten.mish")),
     ("LeakyRelu", |c| with_number(c, "aten.leaky_relu", "alpha", 0.01)),
     ("Elu", |c| with_number(c, "aten.elu", "alpha", 1.0)),
-    ("Celu", |c| with_number(c, "aten.celu", "alpha", 1.0)),
+    ("Celu", |c| {
+        // max(x, 0) + min(alpha · (exp(x / alpha) - 1), 0)
+        let (x, alpha) = (c.value(0)?, c.float("alpha", 1.0)?);
+        c.one(x.relu() + (((x / alpha).exp() - 1i64) * alpha).clamp(None, Some(0.0)))
+    }),
+    ("Swish", |c| {
+        let (x, alpha) = (c.value(0)?, c.float("alpha", 1.0)?);
+        c.one(x * (if alpha == 1.0 { x } else { x * alpha }).sigmoid())
+    }),
     ("Selu", selu),
     ("ThresholdedRelu", |c| {
         let (x, alpha) = (c.value(0)?, c.float("alpha", 1.0)?);
-        c.one(c.call("aten.threshold", vec![x.into(), alpha.into(), 0.0.into()]))
+        let over = x.op("aten.gt.Scalar", vec![alpha.into()]);
+        c.one(c.call("aten.where.ScalarOther", vec![over.into(), x.into(), 0.0.into()]))
     }),
     ("Gelu", |c| {
         let (x, how) = (c.value(0)?, c.str("approximate", "none")?);

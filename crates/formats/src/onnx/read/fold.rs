@@ -7,7 +7,9 @@ use cleave_numerics::DType;
 use ndarray::{ArrayD, IxDyn};
 
 /// The most elements that a folded result may have.
-pub const LIMIT: usize = 1 << 26;
+pub const LIMIT: usize = 1 << 24;
+/// The longest text that a computed size may have: longer ones come from no real model.
+const LONGEST: usize = 4096;
 
 /// A binary operation on known values.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -185,7 +187,11 @@ pub fn binary(name: &str, f: Binary, a: &Host, b: &Host) -> Step<Host> {
     let (x, y) = (a.as_dims().ok_or_else(unknown)?, b.as_dims().ok_or_else(unknown)?);
     let float = a.dtype().is_float();
     let dims = ia.iter().zip(&ib).map(|(i, j)| f.dims(&x[*i], &y[*j], float)).collect::<Option<Vec<_>>>();
-    Ok(Host::dims(name, dtype, shape, dims.ok_or_else(unknown)?))
+    let dims = dims.ok_or_else(unknown)?;
+    if dims.iter().any(|d| d.to_string().len() > LONGEST) {
+        return Err("computes a size that is too complex".into());
+    }
+    Ok(Host::dims(name, dtype, shape, dims))
 }
 
 /// Elements from one of two known values.

@@ -7,6 +7,11 @@ use cleave_numerics::DType;
 
 pub(super) const OPS: &[(&str, Map)] = &[
     ("Gemm", gemm),
+    ("Einsum", |c| {
+        let equation = c.opt_str("equation")?.ok_or("attribute 'equation' is missing")?;
+        let values = (0..c.len()).map(|i| c.value(i)).collect::<Step<Vec<_>>>()?;
+        c.one(c.call("aten.einsum", vec![equation.into(), values.into()]))
+    }),
     ("MatMul", |c| {
         let (a, b) = (c.value(0)?, c.value(1)?);
         c.one(c.call("aten.matmul", vec![a.into(), b.into()]))

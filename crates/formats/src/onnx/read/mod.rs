@@ -21,7 +21,7 @@ mod reduce;
 mod resize;
 mod shape;
 
-pub use driver::{decode, read_model, read_onnx};
+pub use driver::{decode, read_model, read_model_with, read_onnx};
 pub(super) use host::cast;
 
 use node::Map;

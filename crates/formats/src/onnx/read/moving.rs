@@ -12,6 +12,10 @@ pub(super) const OPS: &[(&str, Map)] = &[
     ("Split", split),
     ("Slice", slice),
     ("Gather", gather),
+    ("GatherElements", |c| {
+        let (x, axis, index) = (c.value(0)?, c.int("axis", 0)?, c.value(1)?);
+        c.one(c.call("aten.gather", vec![x.into(), axis.into(), index.into()]))
+    }),
     ("Pad", pad),
     ("Tile", tile),
     ("DepthToSpace", depth_to_space),
@@ -46,6 +50,7 @@ fn joined(c: &Ctx<'_, '_>, hosts: &[&Host], axis: i64) -> Step<Option<Host>> {
         limited(h.shape())?;
         parts.push(positions(h.shape()).mapv(|p| p + start));
         start += h.len();
+        limited(&[start])?;
     }
     let views: Vec<_> = parts.iter().map(|p: &ArrayD<usize>| p.view()).collect();
     let at = ndarray::concatenate(Axis(axis), &views).map_err(|e| e.to_string())?;

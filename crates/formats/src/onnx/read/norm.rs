@@ -9,6 +9,7 @@ pub(super) const OPS: &[(&str, Map)] = &[
     ("InstanceNormalization", instance_norm),
     ("LayerNormalization", layer_norm),
     ("GroupNormalization", group_norm),
+    ("RMSNormalization", rms_norm),
     ("Softmax", |c| softmax(c, "aten.softmax.int")),
     ("LogSoftmax", |c| softmax(c, "aten.log_softmax.int")),
 ];
@@ -58,6 +59,17 @@ fn layer_norm<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     }
     let y = c.call("aten.layer_norm", vec![x.into(), over.into(), Arg::None, Arg::None, eps.into()]) * w;
     c.one(b.map_or(y, |b| y + b))
+}
+
+/// `x / sqrt(mean(x²) + eps) · scale`.
+fn rms_norm<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
+    let (eps, axis) = (c.float("epsilon", 1e-5)?, c.int("axis", -1)?);
+    c.ignore(&["stash_type"]);
+    let (x, w) = (c.value(0)?, c.value(1)?);
+    let first = axis_of(axis, x.rank())?;
+    let over: Vec<i64> = (0i64..).take(x.rank()).skip(first).collect();
+    let mean = (x * x).op("aten.mean.dim", vec![over.into(), true.into()]);
+    c.one(c.call("aten.mul.Tensor", vec![(x * (mean + eps).rsqrt()).into(), w.into()]))
 }
 
 /// Before operator set 13 the axis divides a matrix: all dimensions from there on are one.

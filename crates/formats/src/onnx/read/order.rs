@@ -4,13 +4,16 @@ use crate::error::Problems;
 use crate::onnx::proto::{GraphProto, NodeProto};
 use indexmap::IndexMap;
 
+/// The most problems that are noted.
+const MOST_PROBLEMS: usize = 1000;
+
 /// The nodes that the results need, each after those that it takes its arguments from; otherwise in the
 /// order of the file. Values defined twice, values that nobody defines and cycles are noted as problems.
 pub fn order<'m>(graph: &GraphProto, nodes: &'m [NodeProto], problems: &mut Problems) -> Vec<&'m NodeProto> {
     let mut producers: IndexMap<&str, usize> = IndexMap::new();
     for (i, n) in nodes.iter().enumerate() {
         for out in n.output.iter().filter(|o| !o.is_empty()) {
-            if producers.insert(out, i).is_some() {
+            if producers.insert(out, i).is_some() && problems.len() < MOST_PROBLEMS {
                 problems.push(&n.name, &n.op_type, format!("value '{out}' is defined twice"));
             }
         }
@@ -84,6 +87,7 @@ fn visit(
             }
             Some(_) => {}
             None if name.is_empty() || given.contains(name.as_str()) => {}
+            None if problems.len() >= MOST_PROBLEMS => {}
             None => problems.push(&n.name, &n.op_type, format!("value '{name}' is defined nowhere")),
         }
     }

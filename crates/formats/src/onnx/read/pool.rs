@@ -153,6 +153,9 @@ fn counts(p: &Pool<'_>, with_pads: bool) -> Step<Tensor> {
         if p.ceil && (places - 1) * s >= n + before {
             places -= 1;
         }
+        if places > 1 << 16 {
+            return Err(format!("{places} windows along a dimension"));
+        }
         let (low, high) = if with_pads { (-before, n + after) } else { (0, n) };
         let inside = |o: i64| {
             let start = o * s - before;

@@ -1,7 +1,7 @@
 //! Reductions.
 
 use super::host::Known;
-use super::node::{Ctx, Map, Step};
+use super::node::{Ctx, Map, Step, axis_of};
 use cleave_ir::{Arg, Value};
 
 pub(super) const OPS: &[(&str, Map)] = &[
@@ -13,7 +13,17 @@ pub(super) const OPS: &[(&str, Map)] = &[
     ("ReduceL1", |c| composed(c, Value::abs, |y| y)),
     ("ReduceL2", |c| composed(c, |x| x * x, Value::sqrt)),
     ("ReduceLogSum", |c| composed(c, |x| x, |y| y.op("aten.log", vec![]))),
-    ("ReduceLogSumExp", |c| reduce(c, 18, "aten.logsumexp")),
+    ("ReduceLogSumExp", |c| composed(c, Value::exp, |y| y.op("aten.log", vec![]))),
+    ("ReduceProd", product),
+    ("CumSum", |c| {
+        if c.flag("exclusive", false)? || c.flag("reverse", false)? {
+            return Err("exclusive and reverse sums are not supported".into());
+        }
+        let axis = c.opt_ints(1)?.and_then(|a| a.first().copied()).ok_or("axis is missing")?;
+        let x = c.value(0)?;
+        c.one(c.call("aten.cumsum", vec![x.into(), axis.into()]))
+    }),
+    ("TopK", top_k),
     ("ArgMax", |c| arg(c, "aten.argmax")),
     ("ArgMin", |c| arg(c, "aten.argmin")),
 ];
@@ -51,6 +61,27 @@ fn composed<'b>(
         Some((axes, keep)) => c.call("aten.sum.dim_IntList", vec![y.into(), axes.into(), keep.into()]),
         None => y,
     }))
+}
+
+/// One dimension after the other, the last first.
+fn product<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
+    let mut x = c.value(0)?;
+    let Some((axes, keep)) = axes(c, 18, x.rank())? else { return c.one(x) };
+    let mut axes = axes.into_iter().map(|a| axis_of(a, x.rank())).collect::<Step<Vec<_>>>()?;
+    axes.sort_unstable();
+    for a in axes.into_iter().rev() {
+        x = c.call("aten.prod.dim_int", vec![x.into(), a.into(), keep.into()]);
+    }
+    c.one(x)
+}
+
+fn top_k<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
+    let (x, axis) = (c.value(0)?, c.int("axis", -1)?);
+    let k = if c.opset < 10 { c.opt_int("k")? } else { c.opt_ints(1)?.and_then(|k| k.first().copied()) };
+    let (largest, sorted) = (c.flag("largest", true)?, c.flag("sorted", true)?);
+    let k = k.ok_or("k is missing")?;
+    let both = c.call("aten.topk", vec![x.into(), k.into(), axis.into(), largest.into(), sorted.into()]);
+    Ok((0..2).map(|i| Known::Value(c.b.getitem(both, i))).collect())
 }
 
 fn arg<'b>(c: &Ctx<'b, '_>, op: &str) -> Step<Vec<Known<'b>>> {

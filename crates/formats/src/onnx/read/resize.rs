@@ -65,6 +65,7 @@ fn upsample<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
         other => return Err(format!("mode '{other}' is not supported, expected nearest or linear")),
     };
     let scales = c.tensor(1)?.to_f32().iter().map(|v| super::host::widen(*v)).collect();
+    let scales = spread(scales, None, x.rank(), |_| 1.0)?;
     resized(c, x, &How { linear, places: "asymmetric", rounding: "floor" }, To::Scales(scales))
 }
 
@@ -148,7 +149,7 @@ fn resized<'b>(c: &Ctx<'b, '_>, x: Value<'b>, how: &How<'_>, to: To) -> Step<Vec
 fn nearest_maps(shape: &[Dim], to: &To, how: &How<'_>) -> Step<Option<Vec<Vec<usize>>>> {
     let mut maps = vec![];
     for (i, n) in shape.iter().enumerate() {
-        let Some(n) = n.as_const().filter(|n| (1..1 << 24).contains(n)).map(|n| n as f64) else { return Ok(None) };
+        let Some(n) = n.as_const().filter(|n| (1..1 << 16).contains(n)).map(|n| n as f64) else { return Ok(None) };
         let (out, scale) = match to {
             To::Scales(s) => ((n * s[i]).floor(), s[i]),
             To::Sizes(s) => match s[i].as_const() {
@@ -156,7 +157,7 @@ fn nearest_maps(shape: &[Dim], to: &To, how: &How<'_>) -> Step<Option<Vec<Vec<us
                 None => return Ok(None),
             },
         };
-        if !(out > 0.0 && out < 16_777_216.0) {
+        if !(out > 0.0 && out < 65_536.0) {
             return Err(format!("result size {out}"));
         }
         let at = |o: f64| -> Option<usize> {

@@ -88,7 +88,7 @@ fn shape<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
 
 fn range<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     if c.known(0).is_ok_and(|k| matches!(k, Known::Host(h) if h.dtype().is_float())) {
-        let v = |i| c.tensor(i).map(|t| t.to_f64()[0]);
+        let v = |i| c.tensor(i)?.to_f64().first().copied().ok_or_else(|| format!("input {i}: expected one element"));
         let (start, limit, delta) = (v(0)?, v(1)?, v(2)?);
         let count = ((limit - start) / delta).ceil();
         if !(count <= fold::LIMIT as f64) {
@@ -108,7 +108,8 @@ fn range<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     if d == 0 {
         return Err("range with a step of 0".into());
     }
-    let count = usize::try_from(((z - a) as i128 + i128::from(d - d.signum())) / i128::from(d)).unwrap_or(0);
+    let count =
+        usize::try_from((i128::from(z) - i128::from(a) + i128::from(d - d.signum())) / i128::from(d)).unwrap_or(0);
     limited(&[count])?;
     let numbers: Vec<i64> = (0i64..).take(count).map(|i| a + i * d).collect();
     let dtype = c.host(0).map_or(DType::I64, Host::dtype);
@@ -117,7 +118,7 @@ fn range<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
 
 /// Under another shape, if it is known; a tensor shares its bytes.
 fn reshaped(c: &Ctx<'_, '_>, h: &Host, shape: &[usize]) -> Step<Host> {
-    if h.len() != shape.iter().product::<usize>() {
+    if shape.iter().try_fold(1usize, |a, b| a.checked_mul(*b)) != Some(h.len()) {
         return Err(format!("{:?} as {shape:?}", h.shape()));
     }
     Ok(match &h.data {
