@@ -3,10 +3,12 @@
 //! Every kernel, observer and writer of the workspace takes its arithmetic from here, so that a
 //! quantized unit means the same integers everywhere. Tensors and graphs are deliberately absent.
 
+mod binary;
 mod dtype;
 mod qparams;
 mod requant;
 
+pub use binary::{QProduct, QSum};
 pub use dtype::DType;
 pub use qparams::{
     EPS_F32, EPS_TORCH, QParams, QRange, QScheme, choose_qparams, dequantize, quantize_div, quantize_recip,

@@ -21,6 +21,7 @@ mod tests;
 
 pub use exec::Data;
 pub(crate) use exec::{Quantizer, quantize_slice};
+pub(crate) use math::fma;
 pub use ops::{Binary, Unary};
 pub use program::{Builder, Input, MAX_INPUTS, MAX_OUTPUTS, MAX_REGISTERS, Output, Program, Quantize, Rounding, Val};
 pub use sink::Sink;

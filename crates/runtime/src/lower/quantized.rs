@@ -162,7 +162,7 @@ impl Operands {
         Quantize { qmin: bound(self.bounds.0), qmax: bound(self.bounds.1), ..quant.unit() }
     }
 
-    /// Sum: `f32(a - za)·(sa/sy) + f32(b - zb)·(sb/sy)`; product: `f32((a - za)·(b - zb))·(sa·sb/sy)`.
+    /// With operands that are broadcast: the same sum or product, the zero point added after rounding.
     fn program(&self, quant: &Quant) -> Option<Compiled> {
         let [qa, qb] = &self.quants;
         let mut p = Builder::default();
@@ -186,7 +186,7 @@ impl Operands {
         Some(Compiled { program: p.build().ok()?, leaves })
     }
 
-    /// A sum of two tensors of one shape and order by its own kernel, all else by a program.
+    /// Two tensors of one shape and order, or a tensor and a gate, by a kernel of their own; all else by a program.
     fn emit(
         &self,
         l: &mut Lower<'_>,
@@ -195,40 +195,34 @@ impl Operands {
         sink: &Sink,
         quant: &Quant,
     ) -> Result<Option<Value>> {
-        // The levels are summed even where somebody has asked for their floats.
-        let floats = self.nodes.map(|n| (n, l.floats.shift_remove(&n)));
-        let value = self.emit_levels(l, root, region, sink, quant);
-        for (node, value) in floats {
-            if let Some(v) = value {
-                l.floats.insert(node, v);
-            }
-        }
-        value
-    }
-
-    fn emit_levels(
-        &self,
-        l: &mut Lower<'_>,
-        root: NodeId,
-        region: &Region,
-        sink: &Sink,
-        quant: &Quant,
-    ) -> Result<Option<Value>> {
         let (a, b) = (leaf(l, self.nodes[0])?, leaf(l, self.nodes[1])?);
-        let order = a.order();
         let shape = l.shape(root)?;
-        if self.op != Binary::Add || a.shape != shape || b.shape != shape || !a.is_dense(&order) || !b.is_dense(&order)
-        {
+        let [qa, qb] = self.quants;
+        // Products, as sums, are the same either way round to within what their arithmetic says.
+        let swap = a.shape != shape && b.shape == shape;
+        let (a, b, qa, qb) = if swap { (b, a, qb, qa) } else { (a, b, qa, qb) };
+        let part = |q: &Quant| Dequantize { scale: q.q.scale, zero_point: q.q.zero_point };
+        let op = if self.op == Binary::Add { QOp::Add } else { QOp::Mul };
+        let to = Quantize { scale: quant.q.scale, ..self.unit(quant) };
+        let body = QBinary::new(l.isa, op, part(&qa), part(&qb), to)?;
+        let order = a.order();
+        let kernel = if a.shape != shape || !a.is_dense(&order) {
+            None
+        } else if b.shape == shape && b.is_dense(&order) {
+            Some(Dense::QBinary(body))
+        } else if a.is_channels_last() && b.shape == [shape[0], shape[1], 1, 1] && b.is_dense(&row_major(4)) {
+            Some(Dense::QGate(body, [shape[0], shape[2..].iter().product(), shape[1]]))
+        } else {
+            None
+        };
+        let Some(kernel) = kernel else {
             let Some(compiled) = self.program(quant) else { return Ok(None) };
             return emit_program(l, root, region, sink, compiled, "poi_fused").map(Some);
-        }
-        let part = |q: &Quant| Dequantize { scale: q.q.scale / quant.q.scale, zero_point: q.q.zero_point };
-        let [qa, qb] = &self.quants;
-        let body = QBinary::new(l.isa, QOp::Add, part(qa), part(qb), self.unit(quant))?;
+        };
         let out = l.alloc(&shape, sink.storage(), &order);
         let nodes = sink.covers(&region.nodes);
         let stem = l.fused_name("poi_fused", &nodes);
-        l.step(Box::new(Dense::QBinary(body)), &[&a, &b], &out, &stem, &nodes);
+        l.step(Box::new(kernel), &[&a, &b], &out, &stem, &nodes);
         Ok(Some(out))
     }
 }
