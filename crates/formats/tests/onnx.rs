@@ -1,5 +1,7 @@
 //! ONNX models read and written: small ones built here, and the recorded fashion networks.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use cleave_formats::onnx::proto::*;
 use cleave_formats::onnx::{self, tensor::proto_of};
 use cleave_ir::{Graph, Levels, Tensor, text, verify};

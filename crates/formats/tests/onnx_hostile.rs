@@ -1,5 +1,7 @@
 //! ONNX files that are broken on purpose: an error each time, never a panic or a hang.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use cleave_formats::onnx::{self, proto::*};
 use prost::Message;
 use std::path::Path;

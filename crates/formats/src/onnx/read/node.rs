@@ -192,11 +192,6 @@ impl<'b, 'm> Ctx<'b, 'm> {
         }
     }
 
-    /// Whether the node has an attribute; does not count as reading it.
-    pub fn has(&self, name: &str) -> bool {
-        self.node.attribute.iter().any(|a| a.name == name)
-    }
-
     /// Reads attributes that say nothing about an inference result.
     pub fn ignore(&self, names: &[&str]) {
         for (a, read) in self.node.attribute.iter().zip(self.read.borrow_mut().iter_mut()) {

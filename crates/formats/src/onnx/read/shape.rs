@@ -91,7 +91,7 @@ fn range<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
         let v = |i| c.tensor(i)?.to_f64().first().copied().ok_or_else(|| format!("input {i}: expected one element"));
         let (start, limit, delta) = (v(0)?, v(1)?, v(2)?);
         let count = ((limit - start) / delta).ceil();
-        if !(count <= fold::LIMIT as f64) {
+        if count.is_nan() || count > fold::LIMIT as f64 {
             return Err(format!("range of {count} elements"));
         }
         let numbers: Vec<f64> = (0..count.max(0.0) as u64).map(|i| start + i as f64 * delta).collect();
