@@ -200,8 +200,8 @@ fn check(
     options: Options,
 ) -> Result<Check> {
     let mut session = Backend::Cpu(Box::new(Session::new(quantized, options)?));
-    let pairs = quantized_values(float, quantized);
-    let taps = float.taps();
+    let pairs = quantized_values(&float.graph, quantized);
+    let taps: Vec<NodeId> = pairs.keys().copied().collect();
     let mut check = Check { samples: count, ..Check::default() };
     let mut outputs = vec![Comparison::default(); float.graph.output_names.len()];
     let mut layers: IndexMap<NodeId, Comparison> = IndexMap::new();
@@ -219,7 +219,7 @@ fn check(
         let got = session.run(&inputs, &other, &mut |id, t| {
             if let Some(f) = seen.get(&id) {
                 // Shapes agree: both graphs have the same node.
-                let _ = layers.entry(id).or_default().add(f, t);
+                let _ = layers.entry(id).or_default().add(f, &dequantized(quantized, id, t));
             }
         })?;
         for (c, (a, b)) in outputs.iter_mut().zip(want.iter().zip(&got)) {
@@ -227,39 +227,29 @@ fn check(
         }
     }
     check.outputs = float.graph.output_names.iter().cloned().zip(outputs.iter().map(Comparison::finish)).collect();
-    let name = |id: NodeId| source_name(quantized, id);
-    check.worst = layers.iter().map(|(id, c)| (name(*id), c.finish())).collect();
+    let of: IndexMap<NodeId, NodeId> = pairs.iter().map(|(f, q)| (*q, *f)).collect();
+    check.worst = layers.iter().map(|(q, c)| (float.graph.node(of[q]).name.clone(), c.finish())).collect();
     check.worst.sort_by(|a, b| a.1.sqnr_db.total_cmp(&b.1.sqnr_db));
     Ok(check)
 }
 
-/// For each observed value of the float graph, a dequantize of it in the quantized one.
-fn quantized_values(float: &Prepared, quantized: &Graph) -> IndexMap<NodeId, NodeId> {
-    let mut found = IndexMap::new();
-    for id in float.taps() {
-        let Some(q) = quantized.find(&float.graph.node(id).name) else { continue };
-        let dequantize = quantized
-            .users(q)
-            .into_iter()
-            .filter(|u| quantized.node(*u).op().is_some_and(|o| o.base().starts_with("quantize_per_tensor")))
-            .find_map(|u| {
-                quantized
-                    .users(u)
-                    .into_iter()
-                    .find(|d| quantized.node(*d).op().is_some_and(|o| o.base().starts_with("dequantize")))
-            });
-        if let Some(d) = dequantize {
-            found.insert(id, d);
-        }
-    }
-    found
+/// The levels of values that a float graph has under the same name: (value, its quantize in the quantized graph).
+pub fn quantized_values(float: &Graph, quantized: &Graph) -> IndexMap<NodeId, NodeId> {
+    let is_quantize = |n: &NodeId| quantized.node(*n).op().is_some_and(|o| o.base() == "quantize_per_tensor");
+    let named = float.nodes().filter_map(|(id, n)| Some((id, quantized.find(&n.name)?)));
+    named.filter_map(|(id, q)| Some((id, quantized.users(q).into_iter().find(is_quantize)?))).collect()
 }
 
-/// The name of the value that a dequantize gives back.
-fn source_name(g: &Graph, dequantize: NodeId) -> String {
-    let up = |id: NodeId| g.node(id).args.first().and_then(|a| a.nodes().first().copied());
-    let source = up(dequantize).and_then(up).unwrap_or(dequantize);
-    g.node(source).name.clone()
+/// What the levels of a quantize mean.
+pub fn dequantized(g: &Graph, quantize: NodeId, levels: &Tensor) -> Tensor {
+    let number = |name: &str| match g.node(quantize).arg(name) {
+        Some(cleave_ir::Arg::Float(f)) => *f,
+        Some(cleave_ir::Arg::Int(i)) => *i as f64,
+        _ => 0.0,
+    };
+    let (scale, zero_point) = (number("scale") as f32, number("zero_point") as i32);
+    let values = levels.to_i64().into_iter().map(|q| cleave_numerics::dequantize(q as i32, scale, zero_point));
+    Tensor::new(levels.shape(), values.collect())
 }
 
 /// For every compute node of a graph, the kernel that runs it at these shapes.

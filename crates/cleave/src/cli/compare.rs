@@ -6,7 +6,8 @@ use super::out::{Out, decibels, number, progress};
 use crate::backend::{Backend, Batch, batch_of};
 use crate::error::{Error, Result};
 use crate::metrics::{Comparison, Similarity, top1};
-use crate::model::read_runnable;
+use crate::model::{is_quantized, read_runnable};
+use crate::pipeline::{dequantized, quantized_values};
 use crate::table::Table;
 use cleave_formats::data::read_labels;
 use cleave_ir::{Graph, Kind, NodeId, Tensor};
@@ -65,6 +66,7 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     let mut right = Backend::new("cpu", &h, options)?;
     let pairs = if a.layers { shared_layers(&g, &h) } else { vec![] };
     let mut run = Comparing {
+        graphs: [&g, &h],
         pairs,
         outputs: vec![Comparison::default(); g.output_names.len()],
         layers: IndexMap::new(),
@@ -86,29 +88,41 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     report(a, out, &g, samples, truth.is_some(), &run)
 }
 
-struct Comparing {
-    pairs: Vec<(NodeId, NodeId)>,
+/// A node of each graph whose values are compared; the second may be the levels of the first.
+#[derive(Clone, Copy)]
+struct Pair {
+    a: NodeId,
+    b: NodeId,
+    levels: bool,
+}
+
+struct Comparing<'g> {
+    graphs: [&'g Graph; 2],
+    pairs: Vec<Pair>,
     outputs: Vec<Comparison>,
     layers: IndexMap<String, Comparison>,
     hits: [usize; 2],
 }
 
-impl Comparing {
+impl Comparing<'_> {
     fn add(&mut self, left: &mut Backend, right: &mut Backend, inputs: &[Tensor], truth: Option<&[i64]>) -> Result<()> {
-        let (la, lb): (Vec<_>, Vec<_>) = self.pairs.iter().copied().unzip();
+        let (la, lb): (Vec<_>, Vec<_>) = self.pairs.iter().map(|p| (p.a, p.b)).unzip();
         let mut seen: IndexMap<NodeId, Tensor> = IndexMap::new();
         let x = left.run(inputs, &la, &mut |id, t| {
             seen.insert(id, t.clone());
         })?;
-        let (pairs, layers) = (&self.pairs, &mut self.layers);
+        let (graphs, layers) = (self.graphs, &mut self.layers);
+        let by_right: IndexMap<NodeId, Pair> = self.pairs.iter().map(|p| (p.b, *p)).collect();
         let mut wrong = None;
-        let names: IndexMap<NodeId, NodeId> = pairs.iter().map(|(a, b)| (*b, *a)).collect();
-        let name = |id: NodeId| left_name(left, id);
         let y = right.run(inputs, &lb, &mut |id, t| {
-            let Some(other) = names.get(&id).and_then(|a| Some((name(*a), seen.get(a)?))) else { return };
-            let entry = layers.entry(other.0).or_insert_with(Comparison::default);
-            wrong = wrong.take().or(entry.add(other.1, t).err());
+            let Some((pair, value)) = by_right.get(&id).and_then(|p| Some((p, seen.get(&p.a)?))) else { return };
+            let t = if pair.levels { dequantized(graphs[1], id, t) } else { t.clone() };
+            let entry = layers.entry(graphs[0].node(pair.a).name.clone()).or_default();
+            wrong = wrong.take().or(entry.add(value, &t).err());
         })?;
+        if let Some(why) = wrong {
+            return Err(Error::other(format!("layers do not compare: {why}")));
+        }
         for (c, (x, y)) in self.outputs.iter_mut().zip(x.iter().zip(&y)) {
             c.add(x, y).map_err(|why| Error::other(format!("outputs do not compare: {why}")))?;
         }
@@ -123,27 +137,24 @@ impl Comparing {
     }
 }
 
-fn left_name(b: &Backend, id: NodeId) -> String {
-    match b {
-        Backend::Cpu(s) => s.graph().node(id).name.clone(),
-        Backend::Reference(g) => g.node(id).name.clone(),
-    }
-}
-
-/// Calls that both graphs have under one name with one shape, floats in both.
-fn shared_layers(g: &Graph, h: &Graph) -> Vec<(NodeId, NodeId)> {
+/// Values that both graphs have under one name: as levels where the second quantizes them, else as floats.
+fn shared_layers(g: &Graph, h: &Graph) -> Vec<Pair> {
+    let levels = quantized_values(g, h);
     let float = |g: &Graph, id: NodeId| g.node(id).meta.as_tensor().is_some_and(|m| m.dtype.is_float());
     let calls = g.nodes().filter(|(id, n)| matches!(n.kind, Kind::Call(_)) && float(g, *id));
-    calls
-        .filter_map(|(id, n)| h.find(&n.name).filter(|o| float(h, *o) && h.node(*o).op() == n.op()).map(|o| (id, o)))
-        .collect()
+    let pair = |id: NodeId, name: &str| match levels.get(&id) {
+        Some(q) => Some(Pair { a: id, b: *q, levels: true }),
+        None if is_quantized(h) => None,
+        None => h.find(name).filter(|o| float(h, *o)).map(|b| Pair { a: id, b, levels: false }),
+    };
+    calls.filter_map(|(id, n)| pair(id, &n.name)).collect()
 }
 
 fn figures(name: &str, s: &Similarity) -> Value {
     json!({"name": name, "sqnr_db": number(s.sqnr_db), "centred_sqnr_db": number(s.centred_sqnr_db), "cosine": number(s.cosine), "max_abs": number(s.max_abs)})
 }
 
-fn report(a: &Args, out: &mut Out, g: &Graph, samples: usize, labelled: bool, run: &Comparing) -> Result<bool> {
+fn report(a: &Args, out: &mut Out, g: &Graph, samples: usize, labelled: bool, run: &Comparing<'_>) -> Result<bool> {
     let mut table = Table::new(&["output", ">SQNR", ">centred", ">cosine", ">max |a-b|", ">top-1 equal"]);
     let mut rows = vec![];
     let mut least = f64::INFINITY;
