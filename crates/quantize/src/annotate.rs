@@ -42,12 +42,8 @@ pub fn annotate(g: &Graph, quantizer: &dyn Quantizer, selection: &Selection) -> 
             a.misses.extend(reasons);
             return a.finish(quantizer);
         }
-        reasons.extend(
-            unfed
-                .iter()
-                .map(|(p, root, why)| (*root, MissRow { pattern: p.clone(), step: "inputs".into(), why: why.clone() })),
-        );
-        rejected.extend(unfed.into_iter().map(|(p, root, _)| (p, root)));
+        reasons.extend(unfed.iter().map(|(root, miss)| (*root, miss.clone())));
+        rejected.extend(unfed.into_iter().map(|(root, miss)| (miss.pattern, root)));
     }
 }
 
@@ -115,17 +111,17 @@ impl<'a> Annotator<'a> {
             match p.pattern.match_admitted(self.g, id, &|n| self.admit(n)) {
                 Ok(m) => {
                     if let Err(why) = self.take(p, &m) {
-                        self.miss(id, p, "inputs", why);
+                        self.miss(id, p, "inputs", why, m.nodes.len());
                     }
                 }
-                Err(miss) if miss.matched > 0 => self.miss(id, p, &miss.step, miss.why),
+                Err(miss) if miss.matched > 0 => self.miss(id, p, &miss.step, miss.why, miss.matched),
                 Err(_) => {}
             }
         }
     }
 
-    fn miss(&mut self, id: NodeId, p: &UnitPattern, step: &str, why: String) {
-        self.misses.push((id, MissRow { pattern: p.name.clone(), step: step.into(), why }));
+    fn miss(&mut self, id: NodeId, p: &UnitPattern, step: &str, why: String, matched: usize) {
+        self.misses.push((id, MissRow { pattern: p.name.clone(), step: step.into(), why, matched }));
     }
 
     fn take(&mut self, p: &UnitPattern, m: &Match) -> std::result::Result<(), String> {
@@ -214,7 +210,7 @@ impl<'a> Annotator<'a> {
     }
 
     /// Units that follow others and whose inputs are not all results of quantized units.
-    fn unfed(&mut self) -> Vec<(String, NodeId, String)> {
+    fn unfed(&mut self) -> Vec<(NodeId, MissRow)> {
         let mut fed = vec![false; self.g.len()];
         let mut out = vec![];
         for (u, _) in &self.units {
@@ -222,11 +218,12 @@ impl<'a> Annotator<'a> {
             match u.inputs.iter().find(from).filter(|_| u.follows) {
                 Some(i) => {
                     let node = self.g.node(i.value);
-                    let what = match node.kind {
+                    let why = match node.kind {
                         Kind::Placeholder => format!("{} is the input {}", i.capture, node.name),
                         _ => format!("{} comes from {}, which is not quantized", i.capture, node.name),
                     };
-                    out.push((u.pattern.clone(), u.root, what));
+                    let (pattern, matched) = (u.pattern.clone(), u.nodes.len());
+                    out.push((u.root, MissRow { pattern, step: "inputs".into(), why, matched }));
                 }
                 None => fed[u.root.index()] = true,
             }
@@ -279,9 +276,10 @@ impl<'a> Annotator<'a> {
     }
 
     fn why_float(&self, id: NodeId, quantizer: &str) -> String {
-        let own: Vec<&MissRow> = self.misses.iter().filter(|(n, _)| *n == id).map(|(_, m)| m).collect();
-        let unfed = own.iter().find(|m| m.step == "inputs");
-        match unfed.or(own.first()) {
+        // The pattern that came furthest tells most; one that matched but for its inputs, or a condition, before others.
+        let own = self.misses.iter().filter(|(n, _)| *n == id).map(|(_, m)| m);
+        let rank = |m: &&MissRow| (m.step == "inputs", m.matched, m.step.contains('('));
+        match own.max_by_key(rank) {
             Some(m) if m.step == "inputs" => m.why.clone(),
             Some(m) => format!("pattern {} failed at {}: {}", m.pattern, m.step, m.why),
             None => {

@@ -38,6 +38,8 @@ pub struct MissRow {
     pub step: String,
     /// Why.
     pub why: String,
+    /// How many calls it had matched by then.
+    pub matched: usize,
 }
 
 /// What was decided for one node.

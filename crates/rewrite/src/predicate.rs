@@ -4,7 +4,7 @@ use crate::error::PatternError;
 use crate::matcher::{State, close, number, users};
 use crate::parse::Cursor;
 use crate::pattern::Pattern;
-use cleave_ir::{Arg, Graph, NodeId, TensorMeta};
+use cleave_ir::{Arg, Dim, Graph, NodeId, TensorMeta};
 
 /// How a predicate is written and what it says.
 pub struct PredicateDoc {
@@ -21,6 +21,10 @@ pub const PREDICATES: &[PredicateDoc] = &[
     PredicateDoc { form: "floating(x)", doc: "the elements are floating-point numbers" },
     PredicateDoc { form: "single_use(op)", doc: "only matched nodes use the value, or it is the pattern's own result" },
     PredicateDoc { form: "same_shape(a, b)", doc: "both have the same sizes, symbols included" },
+    PredicateDoc {
+        form: "compatible_shape(a, b)",
+        doc: "as same_shape, but sizes that cannot be compared are taken to be equal unless one of them is 1",
+    },
     PredicateDoc { form: "rank(x) == 4", doc: "number of dimensions; also !=, <, <=, >, >=" },
     PredicateDoc {
         form: "dim(x, 2) == 1",
@@ -70,7 +74,7 @@ enum Measure {
 #[derive(Clone, Debug)]
 enum Test {
     Flag(Flag, String),
-    SameShape(String, String),
+    SameShape { a: String, b: String, strict: bool },
     Compare(Measure, String, Cmp, Value),
     Not(Box<Test>),
 }
@@ -142,13 +146,13 @@ fn test(c: &mut Cursor<'_>, p: &Pattern) -> Result<Test, PatternError> {
         c.expect(")")?;
         return Ok(Test::Flag(flag, of));
     }
-    if word == "same_shape" {
+    if matches!(word, "same_shape" | "compatible_shape") {
         c.expect("(")?;
         let a = name(c, p)?;
         c.expect(",")?;
         let b = name(c, p)?;
         c.expect(")")?;
-        return Ok(Test::SameShape(a, b));
+        return Ok(Test::SameShape { a, b, strict: word == "same_shape" });
     }
     let (measure, of) = measure(c, p, word, at)?;
     for (text, cmp) in COMPARISONS {
@@ -208,6 +212,16 @@ fn value(c: &mut Cursor<'_>) -> Result<Value, PatternError> {
     c.word().map(|w| Value::Word(w.into())).ok_or_else(|| c.error("expected a number, a word or a list"))
 }
 
+/// Whether sizes are equal as far as can be told: symbols may stand for anything but a broadcast 1.
+fn compatible(a: &[Dim], b: &[Dim]) -> bool {
+    let one = |d: &Dim| d.is(1);
+    let differ = |(x, y): (&Dim, &Dim)| match (x.as_const(), y.as_const()) {
+        (Some(p), Some(q)) => p != q,
+        _ => one(x) || one(y),
+    };
+    a.len() == b.len() && !a.iter().zip(b).any(differ)
+}
+
 /// A match so far, as predicates see it.
 struct Found<'a> {
     p: &'a Pattern,
@@ -247,14 +261,15 @@ impl Found<'_> {
                 let (held, _) = self.eval(inner)?;
                 Some((!held, "what must not hold does".into()))
             }
-            Test::SameShape(a, b) => {
+            Test::SameShape { a, b, strict } => {
                 let (x, y) = (self.values(a), self.values(b));
                 let (x, y) = (self.meta(x.first()?), self.meta(y.first()?));
                 let why = match (&x, &y) {
                     (Some(x), Some(y)) => format!("{a} is {:?} and {b} is {:?}", x.shape, y.shape),
                     _ => format!("{a} and {b} are not both tensors"),
                 };
-                Some((x.zip(y).is_some_and(|(x, y)| x.shape == y.shape), why))
+                let equal = |x: &[Dim], y: &[Dim]| if *strict { x == y } else { compatible(x, y) };
+                Some((x.zip(y).is_some_and(|(x, y)| equal(&x.shape, &y.shape)), why))
             }
             Test::Flag(flag, of) => self.all(of, |a| self.flag(*flag, of, a)),
             Test::Compare(m, of, cmp, want) => self.all(of, |a| self.compare(m, of, *cmp, want, a)),

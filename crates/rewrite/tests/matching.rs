@@ -145,6 +145,8 @@ fn conditions_hold_or_say_why_not() {
     assert_eq!(why(conv, "dim(x, 0) == 1", "conv2d"), "dim(x, 0) is N");
     assert_eq!(why(conv, "dim(x, -1) == 8", "conv2d"), "holds");
     assert_eq!(why(conv, "dtype(x) == f16", "conv2d"), "dtype(x) is f32");
+    assert_eq!(why("cat([a, b])", "compatible_shape(a, b)", "cat"), "holds");
+    assert_eq!(why(conv, "compatible_shape(x, conv)", "conv2d"), "x is [N, 3, 8, 8] and conv is [N, 4, 8, 8]");
     assert_eq!(why(conv, "same_shape(x, conv)", "conv2d"), "x is [N, 3, 8, 8] and conv is [N, 4, 8, 8]");
 }
 
@@ -195,4 +197,23 @@ fn roots_are_found_through_wrappers() {
         [true, true, true, false]
     );
     assert!(!can("aten.relu_"), "a pattern means functional ops");
+}
+
+#[test]
+fn sizes_that_cannot_be_compared_are_compatible() {
+    let g = text::parse(
+        "graph(%a: f32[N, M], %b: f32[N, 7], %c: f32[N, 1]) {
+  %cat = aten.cat([%a, %b]): f32[2*N, M]
+  %mul = aten.mul.Tensor(%a, %c): f32[N, M]
+  return %cat, %mul
+}
+",
+    )
+    .unwrap();
+    let holds = |p: &str, condition: &str, root: &str| {
+        let p = Pattern::parse(p, &any()).unwrap().with_condition(condition).unwrap();
+        p.match_at(&g, at(&g, root)).is_ok()
+    };
+    assert!(holds("cat([x, y])", "compatible_shape(x, y)", "cat") && !holds("cat([x, y])", "same_shape(x, y)", "cat"));
+    assert!(!holds("mul(x, y)", "compatible_shape(x, y)", "mul"), "a 1 is broadcast");
 }
