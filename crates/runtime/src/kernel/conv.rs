@@ -22,6 +22,21 @@ impl Side {
     }
 }
 
+/// An epilogue's operands, as many as there are sides; the rest are empty.
+pub(super) fn bind_sides<'a>(sides: &[Side], reads: &[&'a [u8]]) -> [TileInput<'a>; MAX_INPUTS] {
+    let mut inputs = [TileInput { data: Data::U8(&[]), layout: Layout::Scalar }; MAX_INPUTS];
+    for (input, (side, bytes)) in inputs.iter_mut().zip(sides.iter().zip(reads)) {
+        *input = side.bind(bytes);
+    }
+    inputs
+}
+
+/// An epilogue's output: pixels at a stride.
+pub(super) fn tile_output(y: &mut [u8], bytes: bool, stride: usize) -> TileOutput<'_> {
+    let data = if bytes { Sink::U8(SharedMut::new(y)) } else { Sink::F32(SharedMut::new(floats_mut(y))) };
+    TileOutput { data, stride, offset: 0 }
+}
+
 /// A convolution: reads the input and the epilogue's operands, writes pixels at a stride.
 pub(crate) struct ConvKernel {
     /// The packed convolution.
@@ -44,14 +59,8 @@ impl Kernel for ConvKernel {
     }
 
     fn run(&self, io: &mut Io<'_, '_>) -> Result<()> {
-        let none = TileInput { data: Data::U8(&[]), layout: Layout::Scalar };
-        let mut inputs = [none; MAX_INPUTS];
-        for (input, (side, bytes)) in inputs.iter_mut().zip(self.sides.iter().zip(&io.reads[1..])) {
-            *input = side.bind(bytes);
-        }
-        let y = &mut *io.writes[0];
-        let data = if self.bytes { Sink::U8(SharedMut::new(y)) } else { Sink::F32(SharedMut::new(floats_mut(y))) };
-        let output = TileOutput { data, stride: self.stride, offset: 0 };
+        let inputs = bind_sides(&self.sides, &io.reads[1..]);
+        let output = tile_output(io.writes[0], self.bytes, self.stride);
         let x = floats(io.reads[0]);
         Ok(self.body.run_into(io.pool, x, &inputs[..self.sides.len()], &[output], io.scratch)?)
     }

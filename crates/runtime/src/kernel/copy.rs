@@ -1,8 +1,9 @@
 //! Elements copied between strided windows: what a view becomes that strides cannot express.
 
-use super::{Io, Kernel};
+use super::{Io, Kernel, floats, floats_mut};
 use crate::error::Result;
 use crate::memory::Value;
+use cleave_kernels::quant::transpose;
 
 /// A copy between two windows of one shape and storage.
 pub(crate) struct CopyKernel {
@@ -10,6 +11,8 @@ pub(crate) struct CopyKernel {
     size: usize,
     /// Sizes with the steps of source and destination, in elements; merged, outermost first; at least two.
     dims: Vec<[usize; 3]>,
+    /// Batch, rows and columns of the source, if the copy is a transposition of dense matrices.
+    transposed: Option<[usize; 3]>,
 }
 
 impl CopyKernel {
@@ -26,6 +29,7 @@ impl CopyKernel {
         while dims.len() < 2 {
             dims.insert(0, [1, 0, 0]);
         }
+        let transposed = dense_transposition(&dims);
         // A transposition walks its source's contiguous dimension in the second place.
         let last = dims.len() - 1;
         if dims[last][1] != 1
@@ -34,7 +38,7 @@ impl CopyKernel {
             let d = dims.remove(at);
             dims.insert(last - 1, d);
         }
-        CopyKernel { size: dst.storage.size(), dims }
+        CopyKernel { size: dst.storage.size(), dims, transposed }
     }
 
     /// Copies; both slices start at their window's first element.
@@ -66,6 +70,18 @@ impl CopyKernel {
     }
 }
 
+/// Batch, rows and columns of the source, if these dimensions (as the destination stores them) are so.
+fn dense_transposition(dims: &[[usize; 3]]) -> Option<[usize; 3]> {
+    let (batch, [[cols, 1, into], [rows, from, 1]]) = dims.split_last_chunk::<2>()? else { return None };
+    let matrix = rows * cols;
+    let batch = match batch {
+        [] => 1,
+        [[n, s, t]] if *s == matrix && *t == matrix => *n,
+        _ => return None,
+    };
+    (from == cols && into == rows).then_some([batch, *rows, *cols])
+}
+
 /// Side of the squares in which planes are transposed.
 const BLOCK: usize = 16;
 
@@ -91,11 +107,16 @@ fn plane<T: Copy>(from: &[T], to: &mut [T], rows: [usize; 3], cols: [usize; 3]) 
 
 impl Kernel for CopyKernel {
     fn name(&self) -> String {
-        "copy".into()
+        if self.transposed.is_some() { "transpose".into() } else { "copy".into() }
     }
 
     fn run(&self, io: &mut Io<'_, '_>) -> Result<()> {
-        self.run_on(io.reads[0], io.writes[0]);
+        let (from, to) = (io.reads[0], &mut *io.writes[0]);
+        match (self.transposed, self.size) {
+            (Some(dims), 1) => transpose(io.pool, dims, from, to)?,
+            (Some(dims), 4) => transpose(io.pool, dims, floats(from), floats_mut(to))?,
+            _ => self.run_on(from, to),
+        }
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 mod conv;
 mod copy;
 mod fallback;
+mod gather;
 mod pad;
 mod pointwise;
 mod pool;
@@ -12,10 +13,11 @@ mod rows;
 pub(crate) use conv::{ConvKernel, ConvTransposeKernel, Side};
 pub(crate) use copy::CopyKernel;
 pub(crate) use fallback::{Operand, ReferenceKernel, shift};
+pub(crate) use gather::GatherKernel;
 pub(crate) use pad::PadKernel;
 pub(crate) use pointwise::PointwiseKernel;
 pub(crate) use pool::{AvgPoolKernel, MaxPoolKernel};
-pub(crate) use qconv::{QConvKernel, QConvTransposeKernel, QSides};
+pub(crate) use qconv::{QConvKernel, QConvTransposeKernel, QProgramKernel, QSides};
 pub(crate) use rows::Dense;
 
 use crate::error::Result;

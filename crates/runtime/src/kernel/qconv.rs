@@ -1,7 +1,9 @@
 //! Quantized convolutions and linear layers.
 
-use super::{Io, Kernel, floats_mut};
+use super::conv::{bind_sides, tile_output};
+use super::{Io, Kernel, Side, floats_mut};
 use crate::error::Result;
+use cleave_kernels::pointwise::{Output, Program};
 use cleave_kernels::qconv::{Out, OutData, QConv, QConvTranspose, View};
 
 /// Where a quantized convolution's output and residual lie.
@@ -43,6 +45,36 @@ impl Kernel for QConvKernel {
     fn run(&self, io: &mut Io<'_, '_>) -> Result<()> {
         let (residual, y) = self.sides.bind(io.reads, io.writes[0]);
         Ok(self.body.run(io.pool, io.reads[0], residual, y, io.scratch)?)
+    }
+}
+
+/// A quantized convolution with a program behind it: it reads the input and the program's operands.
+pub(crate) struct QProgramKernel {
+    /// The packed convolution, of float results.
+    pub(crate) body: QConv,
+    /// Its results are input 0.
+    pub(crate) program: Program,
+    /// The program's other operands.
+    pub(crate) sides: Vec<Side>,
+    /// Elements from pixel to pixel of the output.
+    pub(crate) stride: usize,
+}
+
+impl Kernel for QProgramKernel {
+    fn name(&self) -> String {
+        self.body.kernel_name()
+    }
+
+    fn scratch_bytes(&self, threads: usize) -> usize {
+        self.body.program_scratch_bytes(threads)
+    }
+
+    fn run(&self, io: &mut Io<'_, '_>) -> Result<()> {
+        let inputs = bind_sides(&self.sides, &io.reads[1..]);
+        let bytes = !matches!(self.program.outputs(), [Output::F32]);
+        let output = tile_output(io.writes[0], bytes, self.stride);
+        let inputs = &inputs[..self.sides.len()];
+        Ok(self.body.run_program(io.pool, io.reads[0], &self.program, inputs, &[output], io.scratch)?)
     }
 }
 

@@ -36,6 +36,8 @@ pub(crate) enum Dense {
     Lut(Lut),
     /// A sum or product of levels.
     QBinary(QBinary),
+    /// The same with one level for each image and channel as the second operand: `[n, pixels, c]`.
+    QGate(QBinary, [usize; 3]),
     /// `[n, c, pixels]` of floats as levels with the channels last.
     QuantizeNchw(Isa, Quantize, [usize; 3]),
 }
@@ -51,7 +53,7 @@ impl Kernel for Dense {
             Dense::Resize(_, false) => "resize_f32".into(),
             Dense::Resize(..) => "resize_u8".into(),
             Dense::Lut(lut) => lut.kernel_name(),
-            Dense::QBinary(q) => q.kernel_name(),
+            Dense::QBinary(q) | Dense::QGate(q, _) => q.kernel_name(),
             Dense::QuantizeNchw(..) => "quantize_nchw".into(),
         }
     }
@@ -71,6 +73,7 @@ impl Kernel for Dense {
             Dense::Resize(r, false) => r.run_f32(pool, floats(x), floats_mut(y))?,
             Dense::Resize(r, true) => r.run_u8(pool, x, y)?,
             Dense::Lut(lut) => lut.run(pool, x, y)?,
+            Dense::QGate(q, dims) => q.run_gate(pool, *dims, x, io.reads[1], y)?,
             Dense::QBinary(q) => q.run(pool, x, io.reads[io.reads.len() - 1], y)?,
             Dense::QuantizeNchw(isa, q, dims) => quantize_from_nchw(*isa, pool, q, *dims, floats(x), y)?,
         }

@@ -1,7 +1,7 @@
 //! Convolutions and linear layers: what they are, and the float ones with their epilogues.
 
 use super::fuse::{Region, Sink};
-use super::pointwise::{Form, compile, form, leaf};
+use super::pointwise::{Compiled, Form, compile, form, leaf};
 use super::{Args, Deferred, Lower, Rules, State, constant, qconv};
 use crate::error::Result;
 use crate::kernel::{ConvKernel, ConvTransposeKernel, Kernel, Side};
@@ -64,6 +64,8 @@ impl Convolution {
 
 fn defer(l: &mut Lower<'_>, id: NodeId) -> Result<bool> {
     let Some(c) = describe(l, id) else { return Ok(false) };
+    // What comes before cannot share a kernel with it: done now, chains stay shallow.
+    l.settle(c.x)?;
     l.set(id, State::Deferred(Deferred::Convolution(Box::new(c))));
     Ok(true)
 }
@@ -193,20 +195,15 @@ pub(crate) fn emit(
     let shape = l.shape(root)?;
     let order = c.order(shape.len());
     let clamp = if matches!(sink, Sink::Float) { clamps(l, &region.nodes) } else { None };
-    let (epilogue, leaves) = match clamp {
-        Some((lo, hi)) => (EpilogueF32::Clamp { lo, hi }, vec![]),
+    let (epilogue, operands, sides) = match clamp {
+        Some((lo, hi)) => (EpilogueF32::Clamp { lo, hi }, vec![], vec![]),
         None if c.transposed.is_some() => return Ok(None),
-        None => match compile(l, root, region, Some(c.id), sink) {
-            Some(p) => (EpilogueF32::Program(p.program), p.leaves),
-            None => return Ok(None),
-        },
+        None => {
+            let Some(compiled) = compile(l, root, region, Some(c.id), sink) else { return Ok(None) };
+            let Some((operands, sides)) = operands(l, &compiled, &shape, &order)? else { return Ok(None) };
+            (EpilogueF32::Program(compiled.program), operands, sides)
+        }
     };
-    let mut operands = vec![];
-    for n in leaves {
-        let v = leaf(l, n)?;
-        let Some(layout) = layout(&v, &shape, &order) else { return Ok(None) };
-        operands.push((v, layout));
-    }
     let x = l.value(c.x)?;
     let x = l.dense(&x, &c.order(x.shape.len()));
     let nodes = sink.covers(&[&[c.id], region.nodes.as_slice()].concat());
@@ -217,22 +214,33 @@ pub(crate) fn emit(
         l.step(kernel, &[&x], &out, &name, &nodes);
         return Ok(Some(out));
     }
-    let sides = sides(&epilogue, operands.iter().map(|(_, layout)| *layout));
     let body = packed(l, c, epilogue)?;
     let out = l.destination(sink.node(root), &shape, sink.storage(), &order);
     let stride = out.pixel_stride(&order).ok_or_else(|| l.unsupported(c.id, "its output has no pixel stride"))?;
     let kernel: Box<dyn Kernel> = Box::new(ConvKernel { body, sides, stride, bytes: sink.storage() != Storage::F32 });
-    let reads: Vec<&Value> = std::iter::once(&x).chain(operands.iter().map(|(v, _)| v)).collect();
+    let reads: Vec<&Value> = std::iter::once(&x).chain(&operands).collect();
     l.step(kernel, &reads, &out, &name, &nodes);
     Ok(Some(out))
 }
 
-fn sides(epilogue: &EpilogueF32, layouts: impl Iterator<Item = Layout>) -> Vec<Side> {
-    let inputs = match epilogue {
-        EpilogueF32::Program(p) => &p.inputs()[1..],
-        EpilogueF32::Clamp { .. } => &[],
-    };
-    inputs.iter().zip(layouts).map(|(i, layout)| Side { layout, bytes: *i != Input::F32 }).collect()
+/// The operands of an epilogue, but for the convolution's results, and how it addresses them; none if it cannot.
+pub(crate) fn operands(
+    l: &mut Lower<'_>,
+    compiled: &Compiled,
+    shape: &[usize],
+    order: &[usize],
+) -> Result<Option<(Vec<Value>, Vec<Side>)>> {
+    let (mut values, mut sides) = (vec![], vec![]);
+    for (n, input) in compiled.leaves.iter().zip(&compiled.program.inputs()[1..]) {
+        let mut v = leaf(l, *n)?;
+        if v.shape == shape && layout(&v, shape, order).is_none() {
+            v = l.dense(&v, order);
+        }
+        let Some(layout) = layout(&v, shape, order) else { return Ok(None) };
+        sides.push(Side { layout, bytes: *input != Input::F32 });
+        values.push(v);
+    }
+    Ok(Some((values, sides)))
 }
 
 fn floats(l: &Lower<'_>, c: &Convolution) -> Result<(Vec<f32>, Option<Vec<f32>>)> {

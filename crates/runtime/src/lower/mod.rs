@@ -237,6 +237,11 @@ impl Lower<'_> {
         Value { buffer: self.buffers.len() - 1, storage, offset: 0, shape: shape.to_vec(), strides }
     }
 
+    /// Whether a value lies in an input's own memory.
+    pub(crate) fn is_outside(&self, v: &Value) -> bool {
+        matches!(self.buffers[v.buffer].home, Home::Input(_))
+    }
+
     /// A constant of the compiled model.
     pub(crate) fn upload(&mut self, t: &cleave_ir::Tensor) -> Value {
         let value = self.alloc(t.shape(), Storage::of(t.dtype()), &row_major(t.shape().len()));
@@ -263,6 +268,9 @@ impl Lower<'_> {
         covered.sort();
         covered.dedup();
         let names: Vec<String> = covered.iter().map(|n| self.g.node(*n).name.clone()).collect();
+        for n in &covered {
+            self.nodes.entry(self.g.node(*n).name.clone()).or_insert_with(|| name.clone());
+        }
         for n in nodes {
             self.nodes.insert(self.g.node(*n).name.clone(), name.clone());
         }

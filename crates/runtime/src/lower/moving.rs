@@ -2,12 +2,14 @@
 
 use super::{Args, Deferred, Lower, Quant, Rules, State};
 use crate::error::Result;
-use crate::kernel::PadKernel;
+use crate::kernel::{GatherKernel, PadKernel};
 use crate::memory::{Storage, Value, row_major};
 use cleave_ir::{Arg, NodeId};
+use cleave_numerics::DType;
 
 /// The ops lowered here.
-pub(crate) const RULES: Rules = &[("aten.cat.default", cat), ("aten.constant_pad_nd.default", pad)];
+pub(crate) const RULES: Rules =
+    &[("aten.cat.default", cat), ("aten.constant_pad_nd.default", pad), ("aten.embedding.default", embedding)];
 
 /// The window of a concatenation that is to hold a value, if that is the value's only use: then its producer
 /// writes there. `node` is the value's node, a quantize or a float; channels must be joined and lie innermost.
@@ -168,6 +170,24 @@ fn filled(l: &mut Lower<'_>, id: NodeId, v: &Value, pads: &[i64], fill: [u8; 4])
     }
     l.step(Box::new(PadKernel::new(v, &inner, fill)), &[v], &out, "pad", &[id]);
     Ok(out)
+}
+
+fn embedding(l: &mut Lower<'_>, id: NodeId) -> Result<bool> {
+    let a = Args::of(l.g, id);
+    let (Some(table), Some(indices)) = (a.tensor("weight"), a.tensor("indices")) else { return Ok(false) };
+    if l.g.tensor_meta(indices)?.dtype != DType::I64 || l.shape(table)?.len() != 2 {
+        return Ok(false);
+    }
+    let (table, indices) = (l.value(table)?, l.value(indices)?);
+    let (table, indices) = (l.dense(&table, &row_major(2)), l.dense(&indices, &row_major(indices.shape.len())));
+    let shape = l.shape(id)?;
+    let out = l.alloc(&shape, table.storage, &row_major(shape.len()));
+    let node = l.g.node(id);
+    let (rows, width) = (table.shape[0], table.shape[1] * table.storage.size());
+    let kernel = GatherKernel { rows, width, node: node.name.clone(), op: node.op().map_or("", |o| o.name) };
+    l.step(Box::new(kernel), &[&table, &indices], &out, "embedding", &[id]);
+    l.set(id, State::Stored(out));
+    Ok(true)
 }
 
 impl Lower<'_> {

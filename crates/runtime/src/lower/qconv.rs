@@ -1,15 +1,15 @@
 //! Quantized convolutions and linear layers: levels in, levels or floats out, by the arithmetic of `numerics`.
 
-use super::conv::{Convolution, clamps, layout, reorder};
+use super::conv::{Convolution, clamps, reorder};
 use super::fuse::{Region, Sink};
-use super::pointwise::{Form, form};
+use super::pointwise::{Form, compile, form};
 use super::{Deferred, Lower, Quant, State, conv};
 use crate::error::Result;
-use crate::kernel::{Kernel, QConvKernel, QConvTransposeKernel, QSides};
+use crate::kernel::{Kernel, QConvKernel, QConvTransposeKernel, QProgramKernel, QSides};
 use crate::memory::{Storage, Value};
 use cleave_ir::{Arg, NodeId, Tensor};
 use cleave_kernels::KernelError;
-use cleave_kernels::pointwise::{Binary, Layout};
+use cleave_kernels::pointwise::Binary;
 use cleave_kernels::qconv::{Bias, ConvTransposeShape, OutputKind, QConv, QConvTranspose, Requant, Residual};
 use cleave_numerics::{DType, multiplier};
 
@@ -97,6 +97,17 @@ fn bias(l: &Lower<'_>, c: &Convolution, acc_scale: &[f32], unit: f32) -> Result<
     Ok(Bias::F32(b.to_f32().iter().map(|v| v / unit).collect()))
 }
 
+/// The input's levels, dense, in the arena: kernels may read a little past its end.
+fn input(l: &mut Lower<'_>, c: &Convolution, x: &Value) -> Value {
+    let order = c.order(x.shape.len());
+    if !l.is_outside(x) {
+        return l.dense(x, &order);
+    }
+    let out = l.alloc(&x.shape, x.storage, &order);
+    l.copy(x, &out, &[]);
+    out
+}
+
 /// The epilogue that requantization absorbs: a residual, and bounds.
 struct Absorbed {
     residual: Option<NodeId>,
@@ -134,10 +145,10 @@ pub(crate) fn emit(
 ) -> Result<Option<Value>> {
     let absorbed = match (sink, region.nodes.is_empty()) {
         (Sink::Float, true) => Absorbed { residual: None, bounds: (f32::NEG_INFINITY, f32::INFINITY) },
-        (Sink::Float, false) => return Ok(None),
+        (Sink::Float, false) => return emit_program(l, c, root, region, sink),
         (Sink::Quantize(..), _) => match absorb(l, c, region) {
             Some(a) => a,
-            None => return Ok(None),
+            None => return emit_program(l, c, root, region, sink),
         },
     };
     let shape = l.shape(root)?;
@@ -147,16 +158,11 @@ pub(crate) fn emit(
     if let Some(id) = absorbed.residual
         && let State::Dequant(v, q) = l.state(id).clone()
     {
-        let Some(Layout::Rows { stride, .. }) = layout(&v, &shape, &order).or_else(|| {
-            let v = l.dense(&v, &order);
-            layout(&v, &shape, &order)
-        }) else {
-            return Ok(None);
-        };
-        let v = if layout(&v, &shape, &order).is_some() { v } else { l.dense(&v, &order) };
+        let v = if v.pixel_stride(&order).is_some() { v } else { l.dense(&v, &order) };
+        let stride = v.pixel_stride(&order).ok_or_else(|| l.unsupported(id, "it has no pixel stride"))?;
         residual = Some((v, q, stride));
     }
-    let x = l.dense(&x, &c.order(x.shape.len()));
+    let x = input(l, c, &x);
     let acc_scale: Vec<f32> = per_output(c, &w.scales).iter().map(|sw| xq.q.scale * sw).collect();
     let requant = requant(c, &w, &xq, sink, &absorbed, residual.as_ref().map(|r| &r.1));
     let unit = if let Sink::Quantize(_, quant) = sink { quant.q.scale } else { 1.0 };
@@ -179,6 +185,41 @@ pub(crate) fn emit(
     let sides = QSides { residual: residual.as_ref().map(|r| r.2), stride, bytes: sink.storage() != Storage::F32 };
     let reads: Vec<&Value> = std::iter::once(&x).chain(residual.as_ref().map(|r| &r.0)).collect();
     l.step(body.bind(sides), &reads, &out, &stem, &nodes);
+    Ok(Some(out))
+}
+
+/// Emits a quantized convolution whose results, `f32(acc)·f32(sx·sw)` with the bias, go through a program.
+fn emit_program(
+    l: &mut Lower<'_>,
+    c: &Convolution,
+    root: NodeId,
+    region: &Region,
+    sink: &Sink,
+) -> Result<Option<Value>> {
+    let (State::Dequant(x, xq), Some(w), None) = (l.state(c.x).clone(), levels(l, c.weight), c.transposed) else {
+        return Ok(None);
+    };
+    let Some(compiled) = compile(l, root, region, Some(c.id), sink) else { return Ok(None) };
+    let shape = l.shape(root)?;
+    let order = c.order(shape.len());
+    let Some((operands, sides)) = conv::operands(l, &compiled, &shape, &order)? else { return Ok(None) };
+    let plain = Absorbed { residual: None, bounds: (f32::NEG_INFINITY, f32::INFINITY) };
+    let requant = requant(c, &w, &xq, &Sink::Float, &plain, None);
+    let bias = bias(l, c, &requant.multiplier, 1.0)?;
+    let weights = signed(&w).ok_or_else(|| l.unsupported(c.id, "its weights are no signed bytes"))?;
+    let body = match Body::new(l, c, &reorder(c, &weights), &bias, &xq, requant, &Sink::Float) {
+        Ok(Body::Direct(body)) => body,
+        Ok(Body::Transposed(_)) | Err(KernelError::Overflow { .. }) => return Ok(None),
+        Err(e) => return Err(e.into()),
+    };
+    let x = input(l, c, &x);
+    let out = l.destination(sink.node(root), &shape, sink.storage(), &order);
+    let Some(stride) = out.pixel_stride(&order) else { return Ok(None) };
+    let nodes = sink.covers(&[&[c.id], region.nodes.as_slice()].concat());
+    let stem = l.fused_name(&c.stem("u8s8"), &region.nodes);
+    let kernel = Box::new(QProgramKernel { body, program: compiled.program, sides, stride });
+    let reads: Vec<&Value> = std::iter::once(&x).chain(&operands).collect();
+    l.step(kernel, &reads, &out, &stem, &nodes);
     Ok(Some(out))
 }
 

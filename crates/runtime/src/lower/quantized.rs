@@ -162,7 +162,7 @@ impl Operands {
         Quantize { qmin: bound(self.bounds.0), qmax: bound(self.bounds.1), ..quant.unit() }
     }
 
-    /// With operands that are broadcast: the same sum or product, the zero point added after rounding.
+    /// With operands that are broadcast otherwise: the same product; of a sum the zero point is added after rounding.
     fn program(&self, quant: &Quant) -> Option<Compiled> {
         let [qa, qb] = &self.quants;
         let mut p = Builder::default();
@@ -182,7 +182,14 @@ impl Operands {
             let scale = p.constant(qa.q.scale * qb.q.scale / sy);
             z = p.binary(Binary::Mul, z, scale);
         }
-        p.store(z, Output::U8(self.unit(quant)));
+        let mut q = self.unit(quant);
+        if self.op == Binary::Mul {
+            // As `QProduct`: the zero point takes part in the rounding.
+            let zero = p.constant(q.zero_point as f32);
+            z = p.binary(Binary::Add, z, zero);
+            q.zero_point = 0;
+        }
+        p.store(z, Output::U8(q));
         Some(Compiled { program: p.build().ok()?, leaves })
     }
 
