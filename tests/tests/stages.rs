@@ -94,5 +94,8 @@ fn a_batch_norm_whose_convolution_has_another_user_is_not_folded() {
     assert_eq!(row("batch_norm").reason.as_deref(), Some("not folded: conv2d has 2 users"));
     assert_eq!(row("batch_norm_1").status, cleave_quantize::Status::Folded);
     // torch.relu, as any relu.
-    assert_eq!((row("relu_1").status, row("relu_1").pattern.as_deref()), (cleave_quantize::Status::Quantized, Some("conv_bn_act")));
+    assert_eq!(
+        (row("relu_1").status, row("relu_1").pattern.as_deref()),
+        (cleave_quantize::Status::Quantized, Some("conv_bn_act"))
+    );
 }

@@ -52,7 +52,11 @@ fn unsafe_stands_in_kernels_only() {
         }
         for (i, line) in fs::read_to_string(&file).unwrap().lines().enumerate() {
             let code = line.split("//").next().unwrap();
-            assert!(!code.split(|c: char| !c.is_alphanumeric() && c != '_').any(|w| w == "unsafe"), "{name}:{}: unsafe outside kernels", i + 1);
+            assert!(
+                !code.split(|c: char| !c.is_alphanumeric() && c != '_').any(|w| w == "unsafe"),
+                "{name}:{}: unsafe outside kernels",
+                i + 1
+            );
         }
     }
 }
@@ -80,10 +84,14 @@ fn architecture_is_short_and_names_every_crate() {
 
 #[test]
 fn every_snapshot_belongs_to_a_test() {
-    let tests: String = files("tests", "rs").iter().chain(&files("crates", "rs")).map(|f| fs::read_to_string(f).unwrap()).collect();
+    let tests: String =
+        files("tests", "rs").iter().chain(&files("crates", "rs")).map(|f| fs::read_to_string(f).unwrap()).collect();
     for snap in files("snapshots", "snap") {
         let text = fs::read_to_string(&snap).unwrap();
-        let source = text.lines().find_map(|l| l.strip_prefix("source: ")).unwrap_or_else(|| panic!("{} names no source", relative(&snap)));
+        let source = text
+            .lines()
+            .find_map(|l| l.strip_prefix("source: "))
+            .unwrap_or_else(|| panic!("{} names no source", relative(&snap)));
         assert!(root().join(source).exists(), "{}: its source {source} is gone", relative(&snap));
         let stem = snap.file_stem().unwrap().to_str().unwrap();
         let name = stem.rsplit("__").next().unwrap();

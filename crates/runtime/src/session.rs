@@ -189,7 +189,9 @@ impl Session {
         let body = match specialise(graph, &bound)? {
             Some(g) => {
                 let Options { isa, threads } = self.options;
-                let c = Compiled::new(&Arc::new(g), isa, threads, results, &mut self.packed)?;
+                let g = Arc::new(g);
+                let mut c = Compiled::new(&g, isa, threads, results, &mut self.packed)?;
+                name_broken_up(&self.graph, &g, &mut c.plan);
                 if self.arena.len() < c.plan.arena_bytes {
                     self.arena = AlignedVec::zeroed(c.plan.arena_bytes);
                 }
@@ -216,6 +218,17 @@ fn specialise(graph: &Graph, bound: &Bindings) -> Result<Option<Graph>> {
         _ => true,
     };
     Ok(if g.nodes().all(|(_, n)| sized(&n.meta)) { Some(g) } else { None })
+}
+
+/// Adds the nodes of `source` that the table broke up: each by the kernel of the last of its parts.
+fn name_broken_up(source: &Graph, lowered: &Graph, plan: &mut Plan) {
+    for (_, node) in source.nodes().filter(|(_, n)| n.op().is_some() && lowered.find(&n.name).is_none()) {
+        let part = |n: &Node| n.op().is_some() && n.origin == node.origin && source.find(&n.name).is_none();
+        let kernel = lowered.nodes().rev().filter(|(_, n)| part(n)).find_map(|(_, n)| plan.nodes.get(&n.name));
+        if let Some(k) = kernel.cloned() {
+            plan.nodes.insert(node.name.clone(), k);
+        }
+    }
 }
 
 /// The graph with further results.

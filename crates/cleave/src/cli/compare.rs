@@ -65,6 +65,10 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     let mut left = Backend::new("cpu", &g, options)?;
     let mut right = Backend::new("cpu", &h, options)?;
     let pairs = if a.layers { shared_layers(&g, &h) } else { vec![] };
+    if a.layers && pairs.is_empty() {
+        let why = "the models have no value under the same name; compare with the file that the second was made from";
+        return Err(Error::other(format!("--layers: {why}")));
+    }
     let mut run = Comparing {
         graphs: [&g, &h],
         pairs,

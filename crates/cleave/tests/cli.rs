@@ -1,0 +1,232 @@
+//! The command line as a user meets it: JSON shapes, exit statuses, and one clear line for whatever is wrong.
+
+use cleave_formats::npy;
+use cleave_ir::Tensor;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures").join(name)
+}
+
+fn cleave(dir: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_cleave")).current_dir(dir).args(args).output().unwrap()
+}
+
+fn json(dir: &Path, args: &[&str]) -> Value {
+    let out = cleave(dir, &[args, &["--json"]].concat());
+    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    serde_json::from_slice(&out.stdout).unwrap()
+}
+
+/// The error line of a command that must fail with status 1.
+fn error(dir: &Path, args: &[&str]) -> String {
+    let out = cleave(dir, args);
+    let text = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(1), "{args:?}: {text}");
+    assert!(text.starts_with("error: ") && text.trim_end().lines().count() == 1, "{args:?}: {text}");
+    text
+}
+
+/// A folder with the tiny model, calibration data, and data that do not fit.
+fn workplace() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |n: &str| dir.path().join(n);
+    std::fs::copy(fixture("fashion/tiny_fashion.pt2"), at("tiny.pt2")).unwrap();
+    std::fs::copy(fixture("fashion/tiny_fashion.onnx"), at("tiny.onnx")).unwrap();
+    let x = cleave::demo::calibration(8);
+    npy::write_npy(&at("calib.npy"), &x).unwrap();
+    let mut v = x.to_f32().into_owned();
+    v[3 * 784 + 5] = f32::NAN;
+    npy::write_npy(&at("nan.npy"), &Tensor::new(&[8, 1, 28, 28], v)).unwrap();
+    npy::write_npy(&at("shape.npy"), &Tensor::new(&[8, 1, 20, 28], vec![0f32; 4480])).unwrap();
+    npy::write_npy(&at("f64.npy"), &Tensor::new(&[1, 1, 28, 28], vec![0f64; 784])).unwrap();
+    std::fs::create_dir(at("empty")).unwrap();
+    dir
+}
+
+#[test]
+fn json_has_the_fields_that_tools_rely_on() {
+    let dir = workplace();
+    let dir = dir.path();
+    let d = json(dir, &["diff", "tiny.pt2", "--from", "export", "--to", "empty"]);
+    assert_eq!((d["from"]["nodes"].as_u64(), d["to"]["stage"].as_str()), (Some(46), Some("empty")));
+    assert_eq!(d["delta"]["aten.batch_norm.default"], -4);
+    assert_eq!(d["to"]["ops"]["getitem"], 4);
+    let s = json(dir, &["show", "tiny.pt2"]);
+    assert_eq!(s["ops"]["aten.conv2d.default"], 4);
+    let conv = s["nodes"].as_array().unwrap().iter().find(|n| n["name"] == "conv2d").unwrap();
+    assert_eq!(
+        (conv["op"].as_str(), conv["dtype"].as_str(), &conv["shape"][1]),
+        (Some("aten.conv2d.default"), Some("f32"), &Value::from(16))
+    );
+    let q = json(dir, &["quantize", "tiny.pt2", "-o", "tiny.clv", "--calib", "calib.npy"]);
+    assert_eq!((q["plan"]["compute_nodes"].as_u64(), q["plan"]["quantized"].as_u64()), (Some(18), Some(18)));
+    assert!(q["check"]["outputs"][0]["sqnr_db"].as_f64().unwrap() > 20.0, "{q}");
+    assert!(
+        q["bytes_out"].as_u64() < q["bytes_in"].as_u64()
+            && q["seconds"]["calibrate"].is_number()
+            && q["peak_rss_mib"].is_number()
+    );
+    let p = json(dir, &["show", "tiny.clv", "--stage", "plan"]);
+    assert!(
+        p["kernels"].as_array().unwrap().iter().any(|k| k["name"].as_str().unwrap().starts_with("conv2d_u8s8_relu"))
+    );
+    let e = json(dir, &["explain", "tiny.clv"]);
+    let row = &e["nodes"][0];
+    assert_eq!(
+        (row["node"].as_str(), row["status"].as_str(), row["pattern"].as_str()),
+        (Some("conv2d"), Some("quantized"), Some("conv_bn_act"))
+    );
+    assert!(row["qparams"]["scale"].is_number() && row["kernel"].is_string());
+    let c = json(dir, &["compare", "tiny.pt2", "tiny.clv", "--data", "calib.npy", "--layers"]);
+    assert_eq!((c["samples"].as_u64(), c["top1_agreement"].as_f64()), (Some(8), Some(1.0)));
+    assert!(c["outputs"][0]["centred_sqnr_db"].as_f64().unwrap() > 15.0 && !c["layers"].as_array().unwrap().is_empty());
+    let b = json(dir, &["bench", "tiny.clv", "--runs", "3", "--threads", "1"]);
+    assert_eq!((b["runs"].as_u64(), b["threads"].as_u64(), b["backend"].as_str()), (Some(3), Some(1), Some("cpu")));
+    assert!(b["median_ms"].as_f64().unwrap() > 0.0 && b["kernels"].as_u64().unwrap() > 5);
+}
+
+#[test]
+fn runs_write_outputs_by_name_and_join_batches() {
+    let dir = workplace();
+    json(dir.path(), &["run", "tiny.pt2", "--input", "x=calib.npy", "-o", "y.npz"]);
+    let y = npy::read_npz(&dir.path().join("y.npz")).unwrap();
+    assert_eq!(y["linear"].shape(), [8, 10]);
+    let r = json(dir.path(), &["run", "tiny.pt2", "--input", "calib.npy", "--backend", "reference", "-o", "z.npz"]);
+    assert_eq!(r["outputs"][0]["name"], "linear");
+    let z = npy::read_npz(&dir.path().join("z.npz")).unwrap();
+    let far =
+        y["linear"].to_f32().iter().zip(z["linear"].to_f32().iter()).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(far < 1e-4, "{far}");
+}
+
+#[test]
+fn damaged_and_wrong_files_are_named_on_one_line() {
+    let dir = workplace();
+    let at = |n: &str| dir.path().join(n);
+    for ext in ["pt2", "onnx"] {
+        let whole = std::fs::read(at(&format!("tiny.{ext}"))).unwrap();
+        std::fs::write(at(&format!("cut.{ext}")), &whole[..whole.len() / 3]).unwrap();
+        let mut flipped = whole.clone();
+        (0..flipped.len()).step_by(997).for_each(|i| flipped[i] ^= 0x41);
+        std::fs::write(at(&format!("flip.{ext}")), flipped).unwrap();
+    }
+    std::fs::write(at("text.onnx"), "root:x:0:0\n").unwrap();
+    std::fs::write(at("none.pt2"), "").unwrap();
+    for f in
+        ["cut.pt2", "cut.onnx", "flip.pt2", "flip.onnx", "text.onnx", "none.pt2", "calib.npy", "empty", "missing.clv"]
+    {
+        assert!(error(dir.path(), &["show", f]).contains(f), "{f} is not named");
+    }
+    json(dir.path(), &["quantize", "tiny.pt2", "-o", "tiny.clv", "--calib", "calib.npy"]);
+    let whole = std::fs::read(at("tiny.clv")).unwrap();
+    for i in (0..whole.len()).step_by(whole.len() / 23) {
+        let mut flipped = whole.clone();
+        flipped[i] ^= 4;
+        std::fs::write(at("flip.clv"), flipped).unwrap();
+        assert!(error(dir.path(), &["run", "flip.clv", "--input", "calib.npy"]).contains("flip.clv"), "byte {i}");
+    }
+    std::fs::write(at("cut.clv"), &whole[..whole.len() / 2]).unwrap();
+    assert!(error(dir.path(), &["show", "cut.clv"]).contains("cut.clv"));
+}
+
+#[test]
+fn data_that_do_not_fit_leave_no_file() {
+    let dir = workplace();
+    let quantize = |calib: &str| error(dir.path(), &["quantize", "tiny.pt2", "-o", "out.clv", "--calib", calib]);
+    for (calib, says) in [
+        ("nan.npy", "sample 3"),
+        ("shape.npy", "[1, 28, 28]"),
+        ("f64.npy", "f64"),
+        ("empty", "holds no"),
+        ("missing.npy", "cannot read"),
+        ("tiny.onnx", "tiny.onnx"),
+    ] {
+        let e = quantize(calib);
+        assert!(e.contains(says) && e.contains(calib), "{calib}: {e}");
+    }
+    for (args, says) in [
+        (["--float", "nonsense"], "nonsense"),
+        (["--quantizer", "nonsense"], "built in are"),
+        (["--samples", "99"], "99"),
+    ] {
+        let all = [&["quantize", "tiny.pt2", "-o", "out.clv", "--calib", "calib.npy"][..], &args].concat();
+        assert!(error(dir.path(), &all).contains(says), "{args:?}");
+    }
+    for out in ["no/such/folder.clv", "out.bin", "empty"] {
+        assert!(error(dir.path(), &["quantize", "tiny.pt2", "-o", out, "--calib", "calib.npy"]).contains(out), "{out}");
+    }
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(
+        left.iter().all(|n| !n.to_string_lossy().contains("out") && !n.to_string_lossy().ends_with(".part")),
+        "{left:?}"
+    );
+}
+
+#[test]
+fn wrong_inputs_and_names_are_said() {
+    let dir = workplace();
+    let dir = dir.path();
+    assert!(error(dir, &["run", "tiny.pt2", "--input", "y=calib.npy"]).contains("no input 'y'; it has x"));
+    assert!(error(dir, &["run", "tiny.pt2", "--input", "shape.npy"]).contains("'x'"));
+    assert!(error(dir, &["run", "tiny.pt2", "--input", "nan.npy"]).contains("NaN"));
+    assert!(error(dir, &["show", "tiny.pt2", "--stage", "nonsense"]).contains("stages are export"));
+    assert!(error(dir, &["show", "tiny.pt2", "--focus", "nonsense"]).contains("no op 'nonsense'"));
+    assert!(error(dir, &["diff", "tiny.pt2", "--to", "converted"]).contains("calibration"));
+    assert!(error(dir, &["decompose", "tiny.pt2", "--keep", "nonsense"]).contains("nonsense"));
+    assert!(error(dir, &["explain", "tiny.pt2", "conv9"]).contains("no compute node 'conv9'"));
+    assert!(error(dir, &["tables", "nonsense"]).contains("nonsense"));
+    let strangers = ["compare", "tiny.pt2", "tiny.onnx", "--data", "calib.npy", "--layers"];
+    assert!(error(dir, &strangers).contains("no value under the same name"));
+    assert_eq!(cleave(dir, &["quantize", "tiny.pt2"]).status.code(), Some(2));
+    assert_eq!(cleave(dir, &["nonsense"]).status.code(), Some(2));
+}
+
+#[test]
+fn recorded_cases_are_counted() {
+    let dir = workplace();
+    let case = dir.path().join("cases/tiny");
+    std::fs::create_dir_all(&case).unwrap();
+    std::fs::copy(fixture("fashion/tiny_fashion.pt2"), case.join("model.pt2")).unwrap();
+    json(dir.path(), &["run", "tiny.pt2", "--input", "calib.npy", "-o", "cases/tiny/outputs.npz"]);
+    npy::write_npz(&case.join("inputs.npz"), &[("x".to_string(), cleave::demo::calibration(8))].into_iter().collect())
+        .unwrap();
+    let t = json(dir.path(), &["test", "cases"]);
+    assert_eq!((t["passed"].as_u64(), t["failed"].as_u64(), t["unsupported"].as_u64()), (Some(1), Some(0), Some(0)));
+    npy::write_npz(
+        &case.join("inputs.npz"),
+        &[("x".to_string(), Tensor::new(&[8, 1, 28, 28], vec![0f32; 6272]))].into_iter().collect(),
+    )
+    .unwrap();
+    let out = cleave(dir.path(), &["test", "cases", "--json"]);
+    let t: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!((out.status.code(), t["failed"].as_u64()), (Some(1), Some(1)));
+}
+
+/// The README's commands for a model of one's own, and its pattern file, as they stand there.
+#[test]
+fn the_readme_is_true() {
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
+    let dir = workplace();
+    std::fs::copy(dir.path().join("tiny.onnx"), dir.path().join("model.onnx")).unwrap();
+    std::fs::copy(dir.path().join("tiny.pt2"), dir.path().join("model.pt2")).unwrap();
+    std::fs::create_dir(dir.path().join("calibration")).unwrap();
+    for name in ["calibration/x.npy", "x.npy"] {
+        std::fs::copy(dir.path().join("calib.npy"), dir.path().join(name)).unwrap();
+    }
+    let blocks: Vec<&str> = readme.split("```").skip(1).step_by(2).collect();
+    let toml = blocks.iter().find_map(|b| b.strip_prefix("toml\n")).unwrap();
+    std::fs::write(dir.path().join("mine.toml"), toml).unwrap();
+    let mut ran = 0;
+    for line in blocks.iter().filter_map(|b| b.strip_prefix("sh\n")).flat_map(str::lines) {
+        let command = line.split('#').next().unwrap().trim();
+        let Some(args) = command.strip_prefix("cleave ") else { continue };
+        let out = cleave(dir.path(), &args.split_whitespace().collect::<Vec<_>>());
+        assert!(out.status.success(), "{command}: {}", String::from_utf8_lossy(&out.stderr));
+        assert!(!out.stdout.is_empty(), "{command} printed nothing");
+        ran += 1;
+    }
+    assert!(ran >= 10, "{ran} commands");
+}

@@ -1,0 +1,102 @@
+//! Depths of decomposition against torch's own: the same op histogram wherever torch decomposes the graph.
+//!
+//! `fixtures/graphs` holds 24 torchvision networks as exported, in text form (weights are zeros), and torch's
+//! op counts; `fixtures/fashion` two small trained ones.
+
+use cleave_decompose::{Table, decompose, raise};
+use cleave_formats::pt2::read_pt2;
+use cleave_ir::{Graph, text};
+use cleave_tests::fixture;
+use std::collections::BTreeMap;
+
+type Counts = BTreeMap<String, u64>;
+
+fn counts(g: &Graph) -> Counts {
+    g.op_counts().into_iter().map(|(k, v)| (k.to_string(), v as u64)).collect()
+}
+
+fn recorded(file: &str) -> serde_json::Value {
+    let text = std::fs::read_to_string(fixture(file)).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn torch(all: &serde_json::Value, network: &str, stage: &str) -> Counts {
+    let ops = all[network][stage].as_object().unwrap_or_else(|| panic!("{network} {stage}"));
+    ops.iter().map(|(k, v)| (k.clone(), v.as_u64().unwrap())).collect()
+}
+
+fn network(name: &str) -> Graph {
+    let path = fixture("graphs").join(format!("{name}.graph"));
+    let src = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    text::parse(&src).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+/// How the counts of one graph differ from another's, as `op: here, there`.
+fn difference(a: &Counts, b: &Counts) -> Vec<String> {
+    let keys: std::collections::BTreeSet<_> = a.keys().chain(b.keys()).collect();
+    let differ = keys.into_iter().filter(|k| a.get(*k) != b.get(*k));
+    differ.map(|k| format!("{k}: {}, {}", a.get(k).unwrap_or(&0), b.get(k).unwrap_or(&0))).collect()
+}
+
+fn check(name: &str, g: &Graph, all: &serde_json::Value, bad: &mut Vec<String>) {
+    for stage in ["export", "empty", "core"] {
+        let got = match stage {
+            "export" => counts(g),
+            table => match decompose(g, &Table::named(table).unwrap()) {
+                Ok(g) => counts(&g),
+                Err(e) => {
+                    bad.push(format!("{name} at {stage}: {e}"));
+                    continue;
+                }
+            },
+        };
+        let d = difference(&got, &torch(all, name, stage));
+        if !d.is_empty() {
+            bad.push(format!("{name} at {stage} (here, torch): {}", d.join("; ")));
+        }
+    }
+}
+
+#[test]
+fn torchvision_networks_have_torchs_histograms() {
+    let all = &recorded("graphs/histograms.json")["models"];
+    let mut bad = vec![];
+    for name in all.as_object().unwrap().keys() {
+        check(name, &network(name), all, &mut bad);
+    }
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
+#[test]
+fn fashion_networks_have_torchs_histograms() {
+    let all = recorded("fashion/histograms.json");
+    let mut bad = vec![];
+    for name in all.as_object().unwrap().keys() {
+        let g = read_pt2(&fixture("fashion").join(format!("{name}.pt2"))).unwrap();
+        check(name, &g, &all, &mut bad);
+    }
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
+#[test]
+fn a_batch_norm_is_one_node_before_and_two_after() {
+    let g = read_pt2(&fixture("fashion/tiny_static.pt2")).unwrap();
+    let functional = decompose(&g, &Table::empty()).unwrap();
+    assert_eq!((g.len(), functional.len()), (46, 50));
+}
+
+#[test]
+fn raising_undoes_core_aten() {
+    let all = recorded("graphs/histograms.json");
+    let mut bad = vec![];
+    for name in all["models"].as_object().unwrap().keys() {
+        let raised = raise(&network(name)).unwrap().0;
+        let core = decompose(&raised, &Table::core()).unwrap();
+        let again = raise(&core).unwrap().0;
+        let d = difference(&counts(&again), &counts(&raised));
+        if !d.is_empty() {
+            bad.push(format!("{name} (again, raised): {}", d.join("; ")));
+        }
+    }
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
