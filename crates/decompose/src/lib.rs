@@ -8,6 +8,7 @@ mod functional;
 pub mod raise;
 mod sizes;
 mod table;
+mod target;
 
 pub use driver::decompose;
 pub use error::{DecomposeError, Result};
@@ -15,3 +16,4 @@ pub use functional::{functionalize, resolve_sizes};
 pub use raise::{Trace, raise};
 pub use sizes::{has_size_nodes, materialise_dims};
 pub use table::{Entry, Table, tables};
+pub use target::{Target, target, targets};

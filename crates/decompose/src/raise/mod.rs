@@ -52,8 +52,7 @@ impl RuleDef {
                 for c in self.conditions {
                     p = p.with_condition(c).map_err(|e| bad(format!("{c}: {e}")))?;
                 }
-                let build = self.build;
-                Ok(Rule::new(self.name, p, move |m| build(m)))
+                Ok(Rule::new(self.name, p, self.build))
             })
             .collect()
     }

@@ -166,6 +166,23 @@ pub static GLOBAL_POOL: RuleDef = RuleDef {
     ),
 };
 
+/// A mean over depth, height and width that keeps them.
+pub static GLOBAL_POOL3D: RuleDef = RuleDef {
+    name: "global_pool3d",
+    doc: "A mean over the last three of five dimensions that keeps them is global average pooling.",
+    spellings: &["mean(x, [-1, -2, -3], keepdim=true, dtype=none)", "mean(x, [2, 3, 4], keepdim=true, dtype=none)"],
+    any: &[],
+    conditions: &["rank(x) == 5", "floating(x)"],
+    build: |m| Ok(m.value("x")?.op("aten.adaptive_avg_pool3d", vec![vec![1i64, 1, 1].into()])),
+    example: (
+        "graph(%x: f32[1, 4, 2, 4, 4]) {\n %y = aten.mean.dim(%x, [-1, -2, -3], true)\n return %y\n}",
+        "graph(%x: f32[1, 4, 2, 4, 4]) {
+  %adaptive_avg_pool3d = aten.adaptive_avg_pool3d(%x, [1, 1, 1]): f32[1, 4, 1, 1, 1]
+  return %adaptive_avg_pool3d \"y\"
+}",
+    ),
+};
+
 /// `_softmax`.
 pub static SOFTMAX: RuleDef = RuleDef {
     name: "softmax",

@@ -15,6 +15,7 @@ use super::RuleDef;
 pub static RULES: &[&RuleDef] = &[
     &neutral::TIMES_ONE,
     &neutral::PLUS_ZERO,
+    &neutral::SAME_STRIDES,
     &bounds::RELU,
     &bounds::CLAMP_OF_RELU,
     &bounds::RELU_OF_CLAMP,
@@ -31,6 +32,7 @@ pub static RULES: &[&RuleDef] = &[
     &core_forms::MAX_POOL,
     &core_forms::AVG_POOL,
     &core_forms::GLOBAL_POOL,
+    &core_forms::GLOBAL_POOL3D,
     &core_forms::SOFTMAX,
     &core_forms::LOG_SOFTMAX,
     &norm::LAYER_NORM_SPELLED,

@@ -1,7 +1,7 @@
 //! Arithmetic that changes nothing.
 
 use crate::raise::RuleDef;
-use cleave_ir::Value;
+use cleave_ir::{Arg, Value, strides};
 use cleave_rewrite::Bound;
 
 fn itself<'b>(m: &Bound<'b, '_>) -> Result<Value<'b>, String> {
@@ -37,5 +37,32 @@ pub static PLUS_ZERO: RuleDef = RuleDef {
     example: (
         "graph(%x: f32[2]) {\n %m = aten.sub.Tensor(%x, 0)\n %y = aten.neg(%m)\n return %y\n}",
         "graph(%x: f32[2]) {\n  %y = aten.neg(%x): f32[2]\n  return %y\n}",
+    ),
+};
+
+/// A strided window that is the whole tensor in row-major order.
+pub static SAME_STRIDES: RuleDef = RuleDef {
+    name: "same_strides",
+    doc: "A strided window that shows all elements of a tensor in row-major order is the tensor itself.",
+    spellings: &["a:as_strided(x)"],
+    any: &[],
+    conditions: &[],
+    build: |m| {
+        let x = m.value("x")?;
+        let shape = x.shape();
+        let asked = |name: &str| match m.arg_of("a", name) {
+            Arg::List(l) => l,
+            _ => vec![],
+        };
+        let sizes: Vec<Arg> = shape.iter().cloned().map(Arg::from).collect();
+        let whole = matches!(m.arg_of("a", "storage_offset"), Arg::None | Arg::Int(0)) && asked("size") == sizes;
+        let strides = asked("stride");
+        let rows = strides::contiguous(&shape);
+        let same = rows.into_iter().zip(&strides).zip(&shape).all(|((r, s), n)| n.is(1) || Arg::from(r) == *s);
+        if whole && same { itself(m) } else { Err("the window shows something else".into()) }
+    },
+    example: (
+        "graph(%x: f32[1, 8, 1, 1]) {\n %s = aten.as_strided(%x, [1, 8, 1, 1], [8, 1, 8, 8])\n %y = aten.neg(%s)\n return %y\n}",
+        "graph(%x: f32[1, 8, 1, 1]) {\n  %y = aten.neg(%x): f32[1, 8, 1, 1]\n  return %y\n}",
     ),
 };
