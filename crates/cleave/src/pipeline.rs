@@ -288,7 +288,7 @@ pub fn write_with(path: &Path, g: &Graph, p: &Provenance) -> Result<()> {
             }
             clv::write_clv(path, g, &extra)?;
         }
-        "onnx" => onnx::write_onnx(path, g)?,
+        "onnx" => onnx::write_onnx(path, &decompose(g, &cleave_decompose::Table::named("semantic")?)?)?,
         _ => pt2::write_pt2(path, &materialise_dims(g)?)?,
     }
     Ok(())

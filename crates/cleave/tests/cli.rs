@@ -42,6 +42,7 @@ fn workplace() -> tempfile::TempDir {
     npy::write_npy(&at("nan.npy"), &Tensor::new(&[8, 1, 28, 28], v)).unwrap();
     npy::write_npy(&at("shape.npy"), &Tensor::new(&[8, 1, 20, 28], vec![0f32; 4480])).unwrap();
     npy::write_npy(&at("f64.npy"), &Tensor::new(&[1, 1, 28, 28], vec![0f64; 784])).unwrap();
+    npy::write_npz(&at("other.npz"), &[("image".to_string(), x)].into_iter().collect()).unwrap();
     std::fs::create_dir(at("empty")).unwrap();
     dir
 }
@@ -140,6 +141,7 @@ fn data_that_do_not_fit_leave_no_file() {
         ("nan.npy", "sample 3"),
         ("shape.npy", "[1, 28, 28]"),
         ("f64.npy", "f64"),
+        ("other.npz", "the inputs are x"),
         ("empty", "holds no"),
         ("missing.npy", "cannot read"),
         ("tiny.onnx", "tiny.onnx"),

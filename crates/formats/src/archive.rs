@@ -30,8 +30,9 @@ impl Archive {
     pub(crate) fn open(file: Mapped) -> Result<Archive> {
         // Archives begin with the file. Searching for the beginning is led astray by archives that are entries.
         let config = zip::read::Config { archive_offset: zip::read::ArchiveOffset::Known(0) };
-        let mut zip = ZipArchive::with_config(config, Cursor::new(file.clone()))
-            .map_err(|e| FormatError::malformed(file.path(), format!("not a whole zip archive: {e}")))?;
+        let mut zip = ZipArchive::with_config(config, Cursor::new(file.clone())).map_err(|e| {
+            FormatError::malformed(file.path(), format!("not a whole zip archive: {e}; copy or export the file again"))
+        })?;
         let mut entries = IndexMap::new();
         for i in 0..zip.len() {
             let entry = zip.by_index_raw(i).map_err(|e| damaged(file.path(), &format!("entry {i}"), e))?;
@@ -99,7 +100,9 @@ impl Archive {
         let mut bytes = Vec::new();
         // The checksum is compared when the last byte has been read.
         let read = entry.by_ref().take(size.saturating_add(1)).read_to_end(&mut bytes);
-        read.map_err(|e| FormatError::malformed(path, format!("entry '{name}' is damaged: {e}")))?;
+        read.map_err(|e| {
+            FormatError::malformed(path, format!("entry '{name}' is damaged: {e}; copy or export the file again"))
+        })?;
         if bytes.len() as u64 != size {
             let what = format!("entry '{name}' holds {} bytes, expected {size}", bytes.len());
             return Err(FormatError::malformed(path, what));
@@ -109,7 +112,7 @@ impl Archive {
 }
 
 fn damaged(path: &Path, name: &str, e: zip::result::ZipError) -> FormatError {
-    FormatError::malformed(path, format!("entry '{name}' is damaged: {e}"))
+    FormatError::malformed(path, format!("entry '{name}' is damaged: {e}; copy or export the file again"))
 }
 
 /// Writes archives whose bytes depend on their contents alone: entries stored, without times, data aligned to 64 bytes.

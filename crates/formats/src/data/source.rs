@@ -84,13 +84,13 @@ impl Source {
     }
 }
 
-/// The arrays of an archive in the order of the inputs. The only array is the only input's under any name;
-/// an array named `labels` is left alone.
+/// The arrays of an archive in the order of the inputs. The only array, if numpy named it (`arr_0`),
+/// is the only input's; an array named `labels` is left alone.
 fn by_name(path: &Path, spec: &InputSpec, mut arrays: IndexMap<String, Tensor>) -> Result<Vec<Tensor>> {
     if !spec.names.iter().any(|n| n == "labels") {
         arrays.shift_remove("labels");
     }
-    if spec.names.len() == 1 && arrays.len() == 1 {
+    if spec.names.len() == 1 && arrays.len() == 1 && arrays.contains_key("arr_0") {
         return Ok(arrays.into_values().collect());
     }
     if let Some(other) = arrays.keys().find(|k| !spec.names.contains(k)) {

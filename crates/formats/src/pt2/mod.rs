@@ -43,7 +43,7 @@ pub(crate) fn read_archive(mut archive: Archive) -> Result<Graph> {
     let json = archive.entry(&place.json)?;
     let path = archive.path().to_path_buf();
     let program: schema::Program = serde_json::from_slice(json.bytes())
-        .map_err(|e| FormatError::malformed(&path, format!("{}: {e}", place.json)))?;
+        .map_err(|e| FormatError::malformed(&path, format!("{}: {e}; copy or export the file again", place.json)))?;
     drop(json);
     if program.schema_version.major != 8 {
         let written = program.torch_version.as_deref().map(|v| format!(" by torch {v}")).unwrap_or_default();

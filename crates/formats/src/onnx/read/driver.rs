@@ -43,7 +43,9 @@ impl AsRef<[u8]> for Owner {
 /// A file that cannot be read, or that is no ONNX model.
 pub fn decode(path: &Path) -> Result<ModelProto> {
     let bytes = Bytes::from_owner(Owner(Mapped::open(path)?));
-    ModelProto::decode(bytes).map_err(|e| FormatError::malformed(path, format!("not an ONNX model: {e}")))
+    ModelProto::decode(bytes).map_err(|e| {
+        FormatError::malformed(path, format!("not a whole ONNX model: {e}; copy or export the file again"))
+    })
 }
 
 /// Reads an ONNX model (operator set 9 or later) as a graph of ATen ops, verified. Inputs and results keep
