@@ -52,40 +52,37 @@ pub(crate) fn quantize_weight(t: &Tensor, axis: usize, spec: &Spec, divides: boo
         scales.iter_mut().zip(zero).filter(|(_, z)| *z).for_each(|(s, _)| *s = widest);
     }
     let inner: usize = shape[axis + 1..].iter().product();
-    let QRange { min, max, .. } = spec.range;
-    let mut q: Vec<i32> = Vec::with_capacity(x.len());
-    for (i, row) in x.chunks(inner.max(1)).enumerate() {
+    let QRange { min, max, dtype } = spec.range;
+    let rows = x.chunks(inner.max(1)).enumerate().flat_map(|(i, row)| {
         let scale = scales[i % shape[axis]];
         let inverse = reciprocal_per_channel(scale);
-        q.extend(row.iter().map(|v| {
+        row.iter().map(move |v| {
             if divides { quantize_div(*v, scale, 0, min, max) } else { quantize_recip(*v, inverse, 0, min, max) }
-        }));
-    }
-    Ok(QuantizedWeight { q: integers(shape, &q, spec.range.dtype), scales })
+        })
+    });
+    let q = integers(shape, rows, dtype);
+    Ok(QuantizedWeight { q, scales })
 }
 
 /// A constant quantized by one scale.
 pub(crate) fn quantize_constant(t: &Tensor, p: QParams, range: QRange, divides: bool) -> Tensor {
     let inverse = reciprocal_per_tensor(p.scale);
     let x = t.to_f32();
-    let q: Vec<i32> = x
-        .iter()
-        .map(|v| match divides {
-            true => quantize_div(*v, p.scale, p.zero_point, range.min, range.max),
-            false => quantize_recip(*v, inverse, p.zero_point, range.min, range.max),
-        })
-        .collect();
-    integers(t.shape(), &q, range.dtype)
+    let q = x.iter().map(|v| match divides {
+        true => quantize_div(*v, p.scale, p.zero_point, range.min, range.max),
+        false => quantize_recip(*v, inverse, p.zero_point, range.min, range.max),
+    });
+    integers(t.shape(), q, range.dtype)
 }
 
 /// Integers that are known to fit, as a tensor of their type.
-fn integers(shape: &[usize], q: &[i32], dtype: DType) -> Tensor {
+fn integers(shape: &[usize], q: impl Iterator<Item = i32>, dtype: DType) -> Tensor {
     match dtype {
-        DType::U8 => Tensor::new(shape, q.iter().map(|v| *v as u8).collect()),
-        DType::I8 => Tensor::new(shape, q.iter().map(|v| *v as i8).collect()),
-        DType::U16 => Tensor::new(shape, q.iter().map(|v| *v as u16).collect()),
-        DType::I16 => Tensor::new(shape, q.iter().map(|v| *v as i16).collect()),
-        _ => Tensor::new(shape, q.to_vec()),
+        DType::U8 => Tensor::new(shape, q.map(|v| v as u8).collect()),
+        DType::I8 => Tensor::new(shape, q.map(|v| v as i8).collect()),
+        DType::U16 => Tensor::new(shape, q.map(|v| v as u16).collect()),
+        DType::I16 => Tensor::new(shape, q.map(|v| v as i16).collect()),
+        _ => Tensor::new(shape, q.collect::<Vec<i32>>()),
     }
 }
 
