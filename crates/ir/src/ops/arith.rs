@@ -41,7 +41,7 @@ pub static POW: OpDef = OpDef {
     name: "aten.pow.Tensor_Scalar",
     schema: "(Tensor self, Scalar exponent) -> Tensor",
     accuracy: Accuracy::Rounding,
-    infer: Some(infer::same),
+    infer: Some(|c| Ok(Meta::Tensor(infer::pointwise(c, &["self", "exponent"])?))),
     ..POINTWISE
 };
 

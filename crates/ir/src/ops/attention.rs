@@ -1,10 +1,10 @@
 //! Attention and Einstein sums.
 
-use super::infer::ensure;
+use super::infer::{broadcast, ensure};
 use super::view::reshape;
 use crate::builder::{Call, Value};
 use crate::dim::Dim;
-use crate::graph::Meta;
+use crate::graph::{Meta, TensorMeta};
 use crate::op::{Accuracy, Class, OpDef};
 use cleave_numerics::DType;
 
@@ -17,10 +17,13 @@ pub static ATTENTION: OpDef = OpDef {
     infer: Some(|c| {
         let (q, k, v) = (c.meta("query")?, c.meta("key")?, c.meta("value")?);
         ensure(c, [&q, &k, &v].iter().all(|m| m.shape.len() >= 2), || "operands of rank 2 or more expected".into())?;
-        let mut shape = q.shape;
-        let last = shape.len() - 1;
-        shape[last] = v.shape[v.shape.len() - 1].clone();
-        Ok(Meta::tensor(q.dtype, shape))
+        let lead = |m: &TensorMeta| m.shape[..m.shape.len() - 2].to_vec();
+        let batch = match c.bool("enable_gqa") && q.shape.len() == k.shape.len() {
+            true => lead(&q),
+            false => broadcast(&[&lead(&q), &lead(&k), &lead(&v)]).map_err(|why| c.err(&why))?,
+        };
+        let own = [q.shape[q.shape.len() - 2].clone(), v.shape[v.shape.len() - 1].clone()];
+        Ok(Meta::tensor(q.dtype, [batch.as_slice(), &own].concat()))
     }),
     rule: Some(|c| vec![attention(c)]),
     ..BASE
@@ -28,7 +31,9 @@ pub static ATTENTION: OpDef = OpDef {
 
 fn attention<'b>(c: &Call<'b>) -> Value<'b> {
     let (q, k, v) = (c.tensor("query"), c.tensor("key"), c.tensor("value"));
-    if c.float("dropout_p") != 0.0 || c.bool("enable_gqa") {
+    let heads = |x: Value<'b>| x.rank().checked_sub(3).map(|i| x.shape()[i].clone());
+    let grouped = c.bool("enable_gqa") && (heads(q) != heads(k) || heads(q) != heads(v));
+    if c.float("dropout_p") != 0.0 || grouped {
         c.fail("attention with dropout or grouped queries");
         return q;
     }

@@ -1,7 +1,7 @@
 //! Normalizations and softmax.
 
 use super::infer::{ensure, same};
-use crate::builder::Call;
+use crate::builder::{Call, Value};
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::graph::{Arg, Meta, TensorMeta};
@@ -160,10 +160,19 @@ pub static INSTANCE_NORM: OpDef = OpDef {
 pub static SOFTMAX: OpDef = OpDef {
     name: "aten.softmax.int",
     schema: "(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
-    rule: Some(|c| vec![c.tensor("self").op("aten._softmax", vec![c.arg("dim").clone(), false.into()])]),
+    rule: Some(|c| vec![converted(c).op("aten._softmax", vec![c.arg("dim").clone(), false.into()])]),
     infer: Some(softmax),
     ..BASE
 };
+
+/// The input in the type that was asked for.
+fn converted<'b>(c: &Call<'b>) -> Value<'b> {
+    let x = c.tensor("self");
+    match c.opt_dtype("dtype") {
+        Some(d) if d != x.dtype() => x.op("aten._to_copy", vec![d.into()]),
+        _ => x,
+    }
+}
 
 fn softmax(c: &Call<'_>) -> Result<Meta> {
     let m = c.meta("self")?;
@@ -183,7 +192,7 @@ pub static CORE_SOFTMAX: OpDef = OpDef {
 pub static LOG_SOFTMAX: OpDef = OpDef {
     name: "aten.log_softmax.int",
     schema: "(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
-    rule: Some(|c| vec![c.tensor("self").op("aten._log_softmax", vec![c.arg("dim").clone(), false.into()])]),
+    rule: Some(|c| vec![converted(c).op("aten._log_softmax", vec![c.arg("dim").clone(), false.into()])]),
     infer: Some(softmax),
     ..BASE
 };

@@ -2,7 +2,8 @@
 
 use super::value::{Array, Value};
 use crate::error::{Result, RuntimeError};
-use cleave_ir::{Meta, Op};
+use cleave_ir::ops::infer;
+use cleave_ir::{Builder, Call, Meta, Op};
 use cleave_numerics::DType;
 use ndarray::ArrayD;
 
@@ -18,6 +19,8 @@ pub struct Ctx<'a> {
     pub node: &'a str,
     /// Whether quantize divides by the scale.
     pub divide: bool,
+    /// Strides of the first argument's storage, for an op that reads that; none if it is contiguous.
+    pub strides: Option<Vec<usize>>,
 }
 
 impl<'a> Ctx<'a> {
@@ -112,6 +115,21 @@ impl<'a> Ctx<'a> {
     /// A bool.
     pub fn bool(&self, name: &str) -> Result<bool> {
         if let Value::Bool(b) = self.arg(name)? { Ok(*b) } else { self.wrong(name, "a bool") }
+    }
+
+    /// Sizes: integers that are not negative.
+    pub fn sizes(&self, name: &str) -> Result<Vec<usize>> {
+        let size = |v: i64| usize::try_from(v).map_err(|_| self.err(format!("argument '{name}': size {v}")));
+        self.ints(name)?.into_iter().map(size).collect()
+    }
+
+    /// The type to which torch promotes these arguments.
+    pub fn promoted(&self, names: &[&str]) -> Result<DType> {
+        let b = Builder::new();
+        let mut arrays = vec![];
+        let args = self.args.iter().map(|v| super::symbolic(v, &b, &mut arrays)).collect();
+        let call = Call { b: &b, op: self.op, args, name: self.node.into() };
+        Ok(infer::pointwise(&call, names)?.dtype)
     }
 
     /// A dimension number, counted from the end if negative.

@@ -2,6 +2,8 @@
 
 use super::EvalFn;
 use super::ctx::Ctx;
+use super::places::bounded;
+use super::pointwise::zip;
 use super::value::{Array, Value};
 use crate::error::Result;
 use ndarray::{ArrayD, Axis, Ix2, IxDyn, s};
@@ -28,7 +30,7 @@ fn linear(c: &Ctx<'_>) -> Result<Value> {
     let (x, w) = (c.array("input")?.to_f64(), c.array("weight")?.to_f64());
     let mut y = matmul(c, &x, &w.reversed_axes())?;
     if let Some(b) = c.opt_array("bias")? {
-        y = y + b.to_f64();
+        y = zip(c, &y, &b.to_f64(), |y, b| y + b)?;
     }
     Ok(Value::Array(Array::float(c.dtype(), y)))
 }
@@ -41,7 +43,9 @@ fn product(c: &Ctx<'_>, a: &str, b: &str) -> Result<Value> {
 fn addmm(c: &Ctx<'_>) -> Result<Value> {
     let (bias, beta, alpha) = (c.array("self")?.to_f64(), c.float("beta")?, c.float("alpha")?);
     let y = matmul(c, &c.array("mat1")?.to_f64(), &c.array("mat2")?.to_f64())?;
-    Ok(Value::Array(Array::from_f64(c.dtype(), y * alpha + bias * beta)))
+    // With a beta of 0, torch does not look at the bias.
+    let sum = |y: &f64, b: &f64| if beta == 0.0 { y * alpha } else { y * alpha + b * beta };
+    Ok(Value::Array(Array::from_f64(c.dtype(), zip(c, &y, &bias, sum)?)))
 }
 
 /// torch's matmul: vectors are promoted to matrices, leading dimensions broadcast.
@@ -69,6 +73,7 @@ fn matmul(c: &Ctx<'_>, a: &ArrayD<f64>, b: &ArrayD<f64>) -> Result<ArrayD<f64>> 
             .map_err(|e| c.err(e.to_string()))
     };
     let (left, right) = (full(&left, m, k)?, full(&right, k, n)?);
+    bounded(c, &[left.shape()[0], m, n])?;
     let mut out = ArrayD::zeros(IxDyn(&[left.shape()[0], m, n]));
     for i in 0..left.shape()[0] {
         let x = left.index_axis(Axis(0), i).into_dimensionality::<Ix2>().map_err(|e| c.err(e.to_string()))?;
@@ -103,7 +108,8 @@ fn three(v: &[i64], n: usize, fill: i64) -> [i64; 3] {
 
 fn conv(c: &Ctx<'_>, transposed: bool) -> Result<Value> {
     let (x, w) = (c.array("input")?.to_f64(), c.array("weight")?.to_f64());
-    let n = w.ndim() - 2;
+    let n = w.ndim().checked_sub(2).filter(|n| (1..=3).contains(n));
+    let n = n.ok_or_else(|| c.err(format!("a weight of shape {:?}", w.shape())))?;
     let batched = x.ndim() == n + 2;
     let x = if batched { x } else { x.insert_axis(Axis(0)) };
     let wide = |a: &ArrayD<f64>| -> Result<ArrayD<f64>> {
@@ -121,7 +127,7 @@ fn conv(c: &Ctx<'_>, transposed: bool) -> Result<Value> {
     };
     let extra = if transposed { sizes("output_padding", 0)? } else { [0; 3] };
     let (x, w) = (wide(&x)?, wide(&w)?);
-    let y = if transposed { scatter(&x, &w, &p, extra) } else { gather(&x, &w, &p) };
+    let y = if transposed { scatter(c, &x, &w, &p, extra)? } else { gather(c, &x, &w, &p)? };
     let mut shape = y.shape()[..2].to_vec();
     shape.extend(&y.shape()[2 + 3 - n..]);
     let mut y = y.into_shape_with_order(IxDyn(&shape)).map_err(|e| c.err(e.to_string()))?;
@@ -135,7 +141,7 @@ fn conv(c: &Ctx<'_>, transposed: bool) -> Result<Value> {
 }
 
 /// For each output place the sum over its window. `x [n, ci, d, h, w]`, `w [co, ci/g, kd, kh, kw]`.
-fn gather(x: &ArrayD<f64>, w: &ArrayD<f64>, p: &Conv) -> ArrayD<f64> {
+fn gather(c: &Ctx<'_>, x: &ArrayD<f64>, w: &ArrayD<f64>, p: &Conv) -> Result<ArrayD<f64>> {
     let (xs, ws) = (x.shape().to_vec(), w.shape().to_vec());
     let out = |i: usize| {
         let span = xs[i + 2] as i64 + 2 * p.pad[i] - (p.dilation[i] * (ws[i + 2] - 1)) as i64 - 1;
@@ -143,6 +149,7 @@ fn gather(x: &ArrayD<f64>, w: &ArrayD<f64>, p: &Conv) -> ArrayD<f64> {
     };
     let o = [out(0), out(1), out(2)];
     let (co, cg) = (ws[0], ws[1]);
+    bounded(c, &[xs[0], co, o[0], o[1], o[2]])?;
     let mut y = ArrayD::zeros(IxDyn(&[xs[0], co, o[0], o[1], o[2]]));
     let at = |o: usize, k: usize, i: usize| {
         let v = (o * p.stride[i] + k * p.dilation[i]) as i64 - p.pad[i];
@@ -160,11 +167,11 @@ fn gather(x: &ArrayD<f64>, w: &ArrayD<f64>, p: &Conv) -> ArrayD<f64> {
             }
         }
     }
-    y
+    Ok(y)
 }
 
 /// Each input place added to the window that it reaches. `w [ci, co/g, kd, kh, kw]`.
-fn scatter(x: &ArrayD<f64>, w: &ArrayD<f64>, p: &Conv, extra: [i64; 3]) -> ArrayD<f64> {
+fn scatter(c: &Ctx<'_>, x: &ArrayD<f64>, w: &ArrayD<f64>, p: &Conv, extra: [i64; 3]) -> Result<ArrayD<f64>> {
     let (xs, ws) = (x.shape().to_vec(), w.shape().to_vec());
     let out = |i: usize| {
         let span = (xs[i + 2] as i64 - 1) * p.stride[i] as i64 - 2 * p.pad[i];
@@ -172,6 +179,7 @@ fn scatter(x: &ArrayD<f64>, w: &ArrayD<f64>, p: &Conv, extra: [i64; 3]) -> Array
     };
     let o = [out(0), out(1), out(2)];
     let cg = ws[1];
+    bounded(c, &[xs[0], cg * p.groups, o[0], o[1], o[2]])?;
     let mut y = ArrayD::zeros(IxDyn(&[xs[0], cg * p.groups, o[0], o[1], o[2]]));
     let at = |i: usize, k: usize, d: usize| {
         let v = (i * p.stride[d] + k * p.dilation[d]) as i64 - p.pad[d];
@@ -187,7 +195,7 @@ fn scatter(x: &ArrayD<f64>, w: &ArrayD<f64>, p: &Conv, extra: [i64; 3]) -> Array
             }
         }
     }
-    y
+    Ok(y)
 }
 
 fn places(n: &[usize]) -> impl Iterator<Item = (usize, usize, usize)> + use<> {

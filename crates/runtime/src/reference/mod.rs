@@ -4,15 +4,23 @@
 //! moving of elements, quantize and dequantize). Every other op means its rule: it is run on fresh inputs
 //! and the graph that it makes is interpreted in turn.
 
+mod compare;
+mod create;
 mod ctx;
+mod index;
 mod matmul;
 mod moving;
+mod norm;
+mod places;
 mod pointwise;
 mod pool;
 mod quantized;
 mod reduce;
+mod resize;
+mod sizes;
 #[cfg(test)]
 mod tests;
+mod unary;
 mod value;
 mod view;
 
@@ -29,8 +37,22 @@ type EvalFn = fn(&Ctx<'_>) -> Result<Value>;
 
 /// The anchors by op name.
 static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
-    let families =
-        [matmul::EVALS, moving::EVALS, pointwise::EVALS, pool::EVALS, quantized::EVALS, reduce::EVALS, view::EVALS];
+    let families = [
+        compare::EVALS,
+        create::EVALS,
+        index::EVALS,
+        matmul::EVALS,
+        moving::EVALS,
+        norm::EVALS,
+        pointwise::EVALS,
+        pool::EVALS,
+        quantized::EVALS,
+        reduce::EVALS,
+        resize::EVALS,
+        sizes::EVALS,
+        unary::EVALS,
+        view::EVALS,
+    ];
     families.iter().flat_map(|f| f.iter().copied()).collect()
 });
 
@@ -66,10 +88,7 @@ pub fn run_with_taps(
         let value = match node.kind {
             Kind::Placeholder => Value::Array(Array::from_tensor(given.next().expect("invariant: counted above"))),
             Kind::GetAttr(_) => Value::Array(Array::from_tensor(g.constant(id).expect("invariant: verified graph"))),
-            Kind::Call(op) => {
-                let args = node.args.iter().map(|a| concrete(a, &values, &bound)).collect::<Result<Vec<_>>>()?;
-                call(op, &args, &node.meta, &node.name, g.quantizes_by_division())?
-            }
+            Kind::Call(op) => call_node(g, id, op, &values, &bound)?,
             Kind::Output => {
                 for n in node.args.iter().flat_map(Arg::nodes) {
                     results.push(as_tensor(values[n.index()].as_ref(), &g.node(n).name)?);
@@ -100,8 +119,7 @@ pub fn eval_node(g: &Graph, id: NodeId, tensors: &[Tensor], bound: &Bindings) ->
     for (n, t) in node.args.iter().flat_map(Arg::nodes).zip(tensors) {
         values[n.index()] = Some(Value::Array(Array::from_tensor(t)));
     }
-    let args = node.args.iter().map(|a| concrete(a, &values, bound)).collect::<Result<Vec<_>>>()?;
-    match call(op, &args, &node.meta, &node.name, g.quantizes_by_division())? {
+    match call_node(g, id, op, &values, bound)? {
         Value::List(items) => items.iter().map(|v| as_tensor(Some(v), &node.name)).collect(),
         v => Ok(vec![as_tensor(Some(&v), &node.name)?]),
     }
@@ -132,36 +150,54 @@ fn concrete(a: &Arg, values: &[Option<Value>], bound: &Bindings) -> Result<Value
     })
 }
 
+/// Evaluates the call at a node.
+fn call_node(g: &Graph, id: NodeId, op: &'static Op, values: &[Option<Value>], bound: &Bindings) -> Result<Value> {
+    let node = g.node(id);
+    let args = node.args.iter().map(|a| concrete(a, values, bound)).collect::<Result<Vec<_>>>()?;
+    let strides = if op.base() == "as_strided" { storage(g, &node.args[0], bound)? } else { None };
+    let divide = g.quantizes_by_division();
+    call(&Ctx { op, args: &args, meta: &node.meta, node: &node.name, divide, strides })
+}
+
+/// The strides under which torch would lay a value; values here are row-major.
+fn storage(g: &Graph, a: &Arg, bound: &Bindings) -> Result<Option<Vec<usize>>> {
+    let Arg::Node(id) = a else { return Ok(None) };
+    let b = Builder::from_graph(g.clone());
+    let strides = b.value(*id).strides();
+    let known = strides.iter().map(|d| d.eval(bound)).collect::<std::result::Result<Vec<i64>, _>>()?;
+    Ok(known.into_iter().map(|v| usize::try_from(v).ok()).collect())
+}
+
 /// Evaluates a call: by its anchor, or by its rule.
-fn call(op: &'static Op, args: &[Value], meta: &Meta, node: &str, divide: bool) -> Result<Value> {
-    if let Some(eval) = ANCHORS.get(op.name) {
-        return eval(&Ctx { op, args, meta, node, divide });
+fn call(c: &Ctx<'_>) -> Result<Value> {
+    if let Some(eval) = ANCHORS.get(c.op.name) {
+        return eval(c);
     }
-    if op.rule.is_none() {
-        return Err(unsupported(op.name, node, "the interpreter has no evaluation for it, and it has no rule"));
+    if c.op.rule.is_none() {
+        return Err(c.err("the interpreter has no evaluation for it, and it has no rule"));
     }
     let b = Builder::new();
     let mut inputs = vec![];
-    let args: Vec<Arg> = args.iter().map(|v| symbolic(v, &b, &mut inputs)).collect();
-    let results = b.apply_rule(op, &args, node)?;
+    let args: Vec<Arg> = c.args.iter().map(|v| symbolic(v, &b, &mut inputs)).collect();
+    let results = b.apply_rule(c.op, &args, c.node)?;
     let results: Vec<_> = results.into_iter().enumerate().map(|(i, v)| (i.to_string(), v)).collect();
-    let tuple = matches!(meta, Meta::Tuple(_));
     b.output(&results);
-    let tensors = inputs.iter().map(Array::to_tensor).collect::<Result<Vec<_>>>()?;
+    let tensors = inputs.into_iter().map(Array::to_tensor).collect::<Result<Vec<_>>>()?;
     let mut out: Vec<Value> =
         run(&b.finish()?, &tensors)?.iter().map(|t| Value::Array(Array::from_tensor(t))).collect();
-    match (tuple, out.len()) {
-        (false, 1) => Ok(out.remove(0)),
+    match (c.meta, out.len()) {
+        (Meta::Tuple(_), _) => Ok(Value::List(out)),
+        (_, 1) => Ok(out.remove(0)),
         _ => Ok(Value::List(out)),
     }
 }
 
 /// A concrete argument as one of a graph, its arrays as inputs.
-fn symbolic(v: &Value, b: &Builder, inputs: &mut Vec<Array>) -> Arg {
+fn symbolic<'v>(v: &'v Value, b: &Builder, inputs: &mut Vec<&'v Array>) -> Arg {
     match v {
         Value::None => Arg::None,
         Value::Array(a) => {
-            inputs.push(a.clone());
+            inputs.push(a);
             let shape = a.shape().iter().map(|n| (*n).into()).collect();
             b.placeholder("x", Meta::tensor(a.dtype, shape)).into()
         }

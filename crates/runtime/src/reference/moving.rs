@@ -1,34 +1,35 @@
-//! Elements joined, padded and resized.
+//! Elements joined, padded, repeated and turned around.
 
 use super::EvalFn;
 use super::ctx::Ctx;
+use super::places::{bounded, flat, pick, steps};
 use super::value::{Array, Data, Value};
 use crate::error::Result;
-use ndarray::{ArrayD, Axis, IxDyn, SliceInfoElem, concatenate, s};
+use ndarray::{ArrayD, Axis, Dimension, IxDyn, concatenate};
 
 /// The anchors of this file.
 pub const EVALS: &[(&str, EvalFn)] = &[
     ("aten.cat.default", cat),
     ("aten.constant_pad_nd.default", pad),
-    ("aten.upsample_nearest2d.vec", |c| {
-        let scales = scales(c)?;
-        resize(c, &|axis, o, n, out| {
-            let ratio = scales.as_ref().map_or(n as f32 / out as f32, |s| (1.0 / s[axis]) as f32);
-            let i = ((o as f32 * ratio).floor() as usize).min(n - 1);
-            [(i, 1.0), (i, 0.0)]
+    ("aten.reflection_pad2d.default", |c| {
+        around(c, |i, n| match i {
+            i if i < 0 => -i,
+            i if i >= n => 2 * (n - 1) - i,
+            i => i,
         })
     }),
-    ("aten.upsample_bilinear2d.vec", |c| {
-        let (scales, corners) = (scales(c)?, c.bool("align_corners")?);
-        resize(c, &|axis, o, n, out| linear(o, n, out, scales.as_ref().map(|s| s[axis]), corners))
-    }),
+    ("aten.replication_pad2d.default", |c| around(c, |i, n| i.clamp(0, (n - 1).max(0)))),
+    ("aten.repeat.default", repeat),
+    ("aten.flip.default", flip),
 ];
 
 fn cat(c: &Ctx<'_>) -> Result<Value> {
     // torch leaves out the legacy empty tensor of shape [0].
-    let arrays: Vec<Array> =
-        c.arrays("tensors")?.into_iter().filter(|a| a.shape() != [0]).map(|a| a.cast(c.dtype())).collect();
-    let first = arrays.first().ok_or_else(|| c.err("no tensors"))?;
+    let all = c.arrays("tensors")?;
+    let arrays: Vec<Array> = all.iter().filter(|a| a.shape() != [0]).map(|a| a.cast(c.dtype())).collect();
+    let Some(first) = arrays.first() else {
+        return all.first().map(|a| a.cast(c.dtype()).into()).ok_or_else(|| c.err("no tensors"));
+    };
     let axis = Axis(c.axis(c.int("dim")?, first.shape().len())?);
     let fail = |e: ndarray::ShapeError| c.err(e.to_string());
     let floats: Vec<_> =
@@ -43,92 +44,78 @@ fn cat(c: &Ctx<'_>) -> Result<Value> {
     Ok(Value::Array(Array { dtype: c.dtype(), data }))
 }
 
-fn pad(c: &Ctx<'_>) -> Result<Value> {
-    let (x, pads, value) = (c.array("self")?, c.ints("pad")?, c.float("value")?);
-    fn padded<T: Clone>(c: &Ctx<'_>, x: &ArrayD<T>, pads: &[i64], fill: T) -> Result<ArrayD<T>> {
-        let rank = x.ndim();
-        let mut shape = x.shape().to_vec();
-        let (mut from, mut to) = (vec![0..0; rank], vec![0..0; rank]);
-        for i in 0..rank {
-            let (a, b) = pads.chunks(2).nth(rank - 1 - i).map_or((0, 0), |p| (p[0], p[1]));
-            let n = shape[i] as i64;
-            let out = n + a + b;
-            if out < 0 || out > 1 << 40 {
-                return Err(c.err(format!("pads {pads:?} of {:?}", x.shape())));
-            }
-            shape[i] = out as usize;
-            // Negative pads cut.
-            from[i] = (-a).clamp(0, n)..(n + b.min(0)).clamp(0, n);
-            to[i] = a.max(0)..out - b.max(0);
-        }
-        if shape.iter().try_fold(1usize, |a, b| a.checked_mul(*b)).is_none_or(|n| n > 1 << 31) {
-            return Err(c.err(format!("pads {pads:?} of {:?}: the result is too large", x.shape())));
-        }
-        let mut y = ArrayD::from_elem(IxDyn(&shape), fill);
-        let index = |r: &[std::ops::Range<i64>]| -> Vec<SliceInfoElem> {
-            r.iter().map(|r| (r.start as isize..r.end.max(r.start) as isize).into()).collect()
-        };
-        y.slice_mut(index(&to).as_slice()).assign(&x.slice(index(&from).as_slice()));
-        Ok(y)
+/// A shape after padding: for each dimension its new size and how far its elements are moved.
+fn padded(c: &Ctx<'_>, shape: &[usize], pads: &[i64]) -> Result<(Vec<usize>, Vec<i64>)> {
+    let wrong = || c.err(format!("pads {pads:?} of {shape:?}"));
+    let (mut to, mut moved) = (shape.to_vec(), vec![0; shape.len()]);
+    for (i, pair) in pads.chunks(2).enumerate() {
+        let (&[a, b], Some(axis)) = (pair, shape.len().checked_sub(i + 1)) else { return Err(wrong()) };
+        let size = (shape[axis] as i64).checked_add(a).and_then(|n| n.checked_add(b));
+        to[axis] = size.and_then(|n| usize::try_from(n).ok()).ok_or_else(wrong)?;
+        moved[axis] = a;
     }
-    Ok(Value::Array(x.moved(|a| padded(c, a, &pads, value), |a| padded(c, a, &pads, value as i64))?))
+    bounded(c, &to)?;
+    Ok((to, moved))
 }
 
-fn scales(c: &Ctx<'_>) -> Result<Option<[f64; 2]>> {
-    let number = |v: &Value| match v {
-        Value::Float(f) => Some(*f),
-        Value::Int(i) => Some(*i as f64),
+/// The index of the element that a padded tensor has at `at`, which lies outside where the padding is.
+fn unmoved(at: &[usize], moved: &[i64]) -> Vec<i64> {
+    at.iter().zip(moved).map(|(i, by)| *i as i64 - by).collect()
+}
+
+fn pad(c: &Ctx<'_>) -> Result<Value> {
+    let (x, value) = (c.array("self")?, c.array("value")?.cast(c.dtype()));
+    let (shape, moved) = padded(c, x.shape(), &c.ints("pad")?)?;
+    fn filled<T: Copy>(x: &ArrayD<T>, fill: &ArrayD<T>, shape: &[usize], moved: &[i64]) -> Option<ArrayD<T>> {
+        let fill = *fill.first()?;
+        Some(ArrayD::from_shape_fn(IxDyn(shape), |at| {
+            let from = unmoved(at.slice(), moved);
+            let from = from.into_iter().map(|i| usize::try_from(i).unwrap_or(usize::MAX)).collect::<Vec<_>>();
+            x.get(IxDyn(&from)).copied().unwrap_or(fill)
+        }))
+    }
+    let data = match (&x.data, &value.data) {
+        (Data::Float(a), Data::Float(v)) => filled(a, v, &shape, &moved).map(Data::Float),
+        (Data::Int(a), Data::Int(v)) => filled(a, v, &shape, &moved).map(Data::Int),
         _ => None,
     };
-    match c.arg("scale_factors")? {
-        Value::List(l) if l.len() == 2 => match (number(&l[0]), number(&l[1])) {
-            (Some(a), Some(b)) => Ok(Some([a, b])),
-            _ => Err(c.err("expected two scale factors")),
-        },
-        Value::None => Ok(None),
-        _ => Err(c.err("expected two scale factors")),
-    }
+    let data = data.ok_or_else(|| c.err("expected one number to pad with"))?;
+    Ok(Array { dtype: x.dtype, data }.into())
 }
 
-/// Two source places with weights for each output place of one axis: (axis, place, source size, output size).
-type Taps<'a> = dyn Fn(usize, usize, usize, usize) -> [(usize, f64); 2] + 'a;
-
-/// torch's `area_pixel_compute_source_index` in f32.
-fn linear(o: usize, n: usize, out: usize, scale: Option<f64>, corners: bool) -> [(usize, f64); 2] {
-    let at = if corners {
-        let ratio = if out > 1 { (n - 1) as f32 / (out - 1) as f32 } else { 0.0 };
-        o as f32 * ratio
-    } else {
-        let ratio = scale.map_or(n as f32 / out as f32, |s| (1.0 / s) as f32);
-        ((o as f32 + 0.5) * ratio - 0.5).max(0.0)
-    };
-    let i = (at as usize).min(n - 1);
-    let w = f64::from((at - i as f32).clamp(0.0, 1.0));
-    [(i, 1.0 - w), ((i + 1).min(n - 1), w)]
+/// Padding with elements of the tensor: `of` tells which one stands for a number outside of `0..n`.
+fn around(c: &Ctx<'_>, of: fn(i64, i64) -> i64) -> Result<Value> {
+    let x = c.array("self")?;
+    let (shape, moved) = padded(c, x.shape(), &c.ints("padding")?)?;
+    let from = steps(x.shape());
+    let y = pick(c, &x, &shape, |at| {
+        let inner = unmoved(at, &moved).into_iter().zip(x.shape()).map(|(i, n)| {
+            let i = of(i, *n as i64);
+            usize::try_from(i).ok().filter(|i| i < n).ok_or_else(|| c.err(format!("padding of {:?}", x.shape())))
+        });
+        Ok(flat(&inner.collect::<Result<Vec<_>>>()?, &from))
+    })?;
+    Ok(y.into())
 }
 
-fn resize(c: &Ctx<'_>, taps: &Taps<'_>) -> Result<Value> {
-    let x = c.array("input")?;
-    let shape = x.shape().to_vec();
-    let &[n, ch, h, w] = shape.as_slice() else { return Err(c.err(format!("rank {}, expected 4", shape.len()))) };
-    let out = match (c.opt_ints("output_size")?, scales(c)?) {
-        (Some(v), _) if v.len() == 2 => [v[0] as usize, v[1] as usize],
-        (None, Some(s)) => [(h as f64 * s[0]).floor() as usize, (w as f64 * s[1]).floor() as usize],
-        _ => return Err(c.err("expected an output size or scale factors")),
-    };
-    let src = x.to_f64();
-    let mut y = ArrayD::zeros(IxDyn(&[n, ch, out[0], out[1]]));
-    for i in 0..out[0] {
-        for j in 0..out[1] {
-            let mut place = y.slice_mut(s![.., .., i, j]);
-            for (a, p) in taps(0, i, h, out[0]) {
-                for (b, q) in taps(1, j, w, out[1]) {
-                    if p * q != 0.0 {
-                        place.scaled_add(p * q, &src.slice(s![.., .., a, b]));
-                    }
-                }
-            }
-        }
-    }
-    Ok(Value::Array(Array::from_f64(c.dtype(), y)))
+fn repeat(c: &Ctx<'_>) -> Result<Value> {
+    let (x, repeats) = (c.array("self")?, c.sizes("repeats")?);
+    let lead = repeats.len().checked_sub(x.shape().len());
+    let lead = lead.ok_or_else(|| c.err(format!("{} repeats of {:?}", repeats.len(), x.shape())))?;
+    let own = [vec![1; lead], x.shape().to_vec()].concat();
+    let shape: Vec<usize> = own.iter().zip(&repeats).map(|(n, r)| n.saturating_mul(*r)).collect();
+    let from = steps(&own);
+    let y = pick(c, &x, &shape, |at| Ok(at.iter().zip(&own).zip(&from).map(|((i, n), s)| i % n * s).sum()))?;
+    Ok(y.into())
+}
+
+fn flip(c: &Ctx<'_>) -> Result<Value> {
+    let x = c.array("self")?;
+    let axes = c.ints("dims")?.iter().map(|d| c.axis(*d, x.shape().len())).collect::<Result<Vec<_>>>()?;
+    let from = steps(x.shape());
+    let y = pick(c, &x, x.shape(), |at| {
+        let place = |d: usize| if axes.contains(&d) { x.shape()[d] - 1 - at[d] } else { at[d] };
+        Ok((0..at.len()).map(|d| place(d) * from[d]).sum())
+    })?;
+    Ok(y.into())
 }

@@ -37,6 +37,9 @@ type Lane<'a> = ndarray::ArrayViewMutD<'a, f64>;
 
 fn to_int(c: &Ctx<'_>, lane: &mut Lane<'_>, scale: f32, inv: f32, zp: i32) -> Result<()> {
     let (lo, hi) = (c.int("quant_min")? as i32, c.int("quant_max")? as i32);
+    if lo > hi {
+        return Err(c.err(format!("levels from {lo} to {hi}")));
+    }
     if c.divide {
         lane.mapv_inplace(|x| f64::from(quantize_div(x as f32, scale, zp, lo, hi)));
     } else {

@@ -1,127 +1,156 @@
-//! Reductions and normalizations, summed in f64.
+//! Reductions, summed in f64.
 
 use super::EvalFn;
 use super::ctx::Ctx;
 use super::value::{Array, Data, Value};
 use crate::error::Result;
 use cleave_numerics::DType;
-use ndarray::{ArrayD, Axis, IxDyn};
+use ndarray::{ArrayD, IxDyn};
 
 /// The anchors of this file.
 pub const EVALS: &[(&str, EvalFn)] = &[
-    ("aten.mean.dim", |c| fold(c, |lane| lane.iter().sum::<f64>() / lane.len() as f64)),
-    ("aten.sum.dim_IntList", sum),
-    ("aten.amax.default", |c| fold(c, |lane| lane.iter().copied().fold(f64::NEG_INFINITY, f64::max))),
-    ("aten.amin.default", |c| fold(c, |lane| lane.iter().copied().fold(f64::INFINITY, f64::min))),
-    ("aten._softmax.default", |c| softmax(c, false)),
-    ("aten._log_softmax.default", |c| softmax(c, true)),
-    ("aten.layer_norm.default", layer_norm),
-    ("aten._native_batch_norm_legit_no_training.default", |c| {
-        let empty = Value::Array(Array::float(DType::F32, ArrayD::zeros(IxDyn(&[0]))));
-        Ok(Value::List(vec![Value::Array(batch_norm(c)?), empty.clone(), empty]))
+    ("aten.mean.dim", |c| {
+        let x = c.array("self")?.cast(c.dtype()).to_f64();
+        floats(c, rows(c, x.shape())?.fold(c, &x, |row| row.iter().sum::<f64>() / row.len() as f64)?)
     }),
-    ("aten.batch_norm.default", |c| {
-        if c.bool("training")? {
-            return Err(c.err("batch norm in training mode; export the model after .eval()"));
-        }
-        Ok(Value::Array(batch_norm(c)?))
+    ("aten.sum.dim_IntList", |c| total(c, |row| row.iter().sum(), |row| row.iter().fold(0, |a, b| a.wrapping_add(*b)))),
+    ("aten.prod.dim_int", |c| {
+        total(c, |row| row.iter().product(), |row| row.iter().fold(1, |a, b| a.wrapping_mul(*b)))
     }),
+    ("aten.any.dim", |c| truth(c, |row| row.contains(&true))),
+    ("aten.all.dim", |c| truth(c, |row| !row.contains(&false))),
+    ("aten.amax.default", |c| Ok(extreme(c, true)?.0.into())),
+    ("aten.amin.default", |c| Ok(extreme(c, false)?.0.into())),
+    ("aten.max.dim", |c| {
+        let (values, index) = extreme(c, true)?;
+        Ok(Value::List(vec![values.into(), index.into()]))
+    }),
+    ("aten.min.dim", |c| {
+        let (values, index) = extreme(c, false)?;
+        Ok(Value::List(vec![values.into(), index.into()]))
+    }),
+    ("aten.argmax.default", |c| Ok(extreme(c, true)?.1.into())),
+    ("aten.argmin.default", |c| Ok(extreme(c, false)?.1.into())),
+    ("aten.var.correction", var),
 ];
 
-fn axes(c: &Ctx<'_>, rank: usize) -> Result<Vec<usize>> {
-    let mut axes = match c.opt_ints("dim")? {
-        None => (0..rank).collect(),
-        Some(d) if d.is_empty() => (0..rank).collect(),
-        Some(d) => d.iter().map(|a| c.axis(*a, rank)).collect::<Result<Vec<_>>>()?,
-    };
-    axes.retain(|a| *a < rank);
-    axes.sort_unstable();
-    Ok(axes)
+/// Some dimensions of a tensor moved last, in their order, and taken as one.
+pub struct Rows {
+    order: Vec<usize>,
+    /// Elements of a row.
+    len: usize,
+    /// How many rows there are.
+    count: usize,
+    /// The shape of a result with one element for each row.
+    shape: Vec<usize>,
 }
 
-/// Folds the named dimensions, moved last and flattened, to one element.
-fn fold(c: &Ctx<'_>, f: impl Fn(&[f64]) -> f64) -> Result<Value> {
-    let x = c.array("self")?.to_f64();
-    let axes = axes(c, x.ndim())?;
-    let keep: Vec<usize> = (0..x.ndim()).filter(|i| !axes.contains(i)).collect();
-    let order: Vec<usize> = keep.iter().chain(&axes).copied().collect();
-    let kept: Vec<usize> = keep.iter().map(|i| x.shape()[*i]).collect();
-    let len = axes.iter().map(|i| x.shape()[*i]).product::<usize>();
-    let moved: Vec<f64> = x.view().permuted_axes(IxDyn(&order)).iter().copied().collect();
-    let count = kept.iter().product::<usize>();
-    let data: Vec<f64> = (0..count).map(|i| f(&moved[i * len..(i + 1) * len])).collect();
-    let shape: Vec<usize> = if c.bool("keepdim")? {
-        (0..x.ndim()).map(|i| if axes.contains(&i) { 1 } else { x.shape()[i] }).collect()
-    } else {
-        kept
-    };
-    let y = ArrayD::from_shape_vec(IxDyn(&shape), data).map_err(|e| c.err(e.to_string()))?;
-    Ok(Value::Array(Array::from_f64(c.dtype(), y)))
+impl Rows {
+    /// The rows of a tensor of this shape along `axes`; a result keeps these as sizes of 1, if asked.
+    pub fn new(shape: &[usize], axes: &[usize], keep: bool) -> Rows {
+        let (over, kept): (Vec<usize>, Vec<usize>) = (0..shape.len()).partition(|i| axes.contains(i));
+        let size = |v: &[usize]| v.iter().map(|i| shape[*i]).product();
+        let result = (0..shape.len())
+            .filter(|i| keep || !axes.contains(i))
+            .map(|i| if axes.contains(&i) { 1 } else { shape[i] })
+            .collect();
+        Rows { len: size(&over), count: size(&kept), shape: result, order: [kept, over].concat() }
+    }
+
+    /// What `f` gives for each row.
+    pub fn map<T: Copy, R>(&self, a: &ArrayD<T>, f: impl Fn(&[T]) -> R) -> Vec<R> {
+        let moved: Vec<T> = a.view().permuted_axes(IxDyn(&self.order)).iter().copied().collect();
+        (0..self.count).map(|i| f(&moved[i * self.len..(i + 1) * self.len])).collect()
+    }
+
+    /// What `f` gives for each row, as a tensor.
+    ///
+    /// # Errors
+    /// None that a tensor of the shape given to [`Rows::new`] could meet.
+    pub fn fold<T: Copy, R>(&self, c: &Ctx<'_>, a: &ArrayD<T>, f: impl Fn(&[T]) -> R) -> Result<ArrayD<R>> {
+        ArrayD::from_shape_vec(IxDyn(&self.shape), self.map(a, f)).map_err(|e| c.err(e.to_string()))
+    }
 }
 
-fn sum(c: &Ctx<'_>) -> Result<Value> {
-    if let Data::Int(x) = c.array("self")?.data {
-        let (axes, keep) = (axes(c, x.ndim())?, c.bool("keepdim")?);
-        let mut y = x;
-        for a in axes.into_iter().rev() {
-            y = y.sum_axis(Axis(a));
-            if keep {
-                y = y.insert_axis(Axis(a));
+/// The rows that a call reduces: those of `dim`, or of all dimensions.
+fn rows(c: &Ctx<'_>, shape: &[usize]) -> Result<Rows> {
+    let axes = match c.opt_ints("dim")? {
+        Some(d) if !d.is_empty() => d.iter().map(|a| c.axis(*a, shape.len())).collect::<Result<Vec<_>>>()?,
+        _ => (0..shape.len()).collect(),
+    };
+    Ok(Rows::new(shape, &axes, c.bool("keepdim")?))
+}
+
+fn floats(c: &Ctx<'_>, y: ArrayD<f64>) -> Result<Value> {
+    Ok(Array::from_f64(c.dtype(), y).into())
+}
+
+fn total(c: &Ctx<'_>, f: fn(&[f64]) -> f64, i: fn(&[i64]) -> i64) -> Result<Value> {
+    let x = c.array("self")?.cast(c.dtype());
+    let rows = rows(c, x.shape())?;
+    match &x.data {
+        Data::Int(a) => Ok(Array::int(c.dtype(), rows.fold(c, a, i)?).into()),
+        Data::Float(a) => floats(c, rows.fold(c, a, f)?),
+    }
+}
+
+fn truth(c: &Ctx<'_>, f: fn(&[bool]) -> bool) -> Result<Value> {
+    let x = c.array("self")?.to_f64().mapv(|v| v != 0.0);
+    let y = rows(c, x.shape())?.fold(c, &x, f)?;
+    Ok(Array::int(DType::Bool, y.mapv(i64::from)).into())
+}
+
+/// Whether `p` is to be preferred to `q`; NaN is preferred to numbers by both orders, as in torch.
+pub fn before(p: f64, q: f64, greatest: bool) -> bool {
+    match (p.is_nan(), q.is_nan()) {
+        (false, false) => {
+            if greatest {
+                p > q
+            } else {
+                p < q
             }
         }
-        return Ok(Value::Array(Array::int(DType::I64, y).cast(c.dtype())));
+        (p, q) => p && !q,
     }
-    fold(c, |lane| lane.iter().sum())
 }
 
-fn softmax(c: &Ctx<'_>, log: bool) -> Result<Value> {
-    let mut x = c.array("self")?.to_f64();
-    let axis = c.axis(c.int("dim")?, x.ndim())?;
-    if x.ndim() == 0 {
-        return Ok(Value::Array(Array::float(c.dtype(), x.mapv(|_| if log { 0.0 } else { 1.0 }))));
+/// The greatest or least element of each row, and the first place where it is.
+fn extreme(c: &Ctx<'_>, greatest: bool) -> Result<(Array, Array)> {
+    let x = c.array("self")?;
+    let rows = rows(c, x.shape())?;
+    if rows.len == 0 && rows.count > 0 {
+        return Err(c.err(format!("no elements to choose from in shape {:?}", x.shape())));
     }
-    for mut lane in x.lanes_mut(Axis(axis)) {
-        let top = lane.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let total: f64 = lane.iter().map(|v| (v - top).exp()).sum();
-        lane.mapv_inplace(|v| if log { v - top - total.ln() } else { (v - top).exp() / total });
+    fn first<T: Copy>(row: &[T], better: impl Fn(T, T) -> bool) -> usize {
+        (1..row.len()).fold(0, |best, i| if better(row[i], row[best]) { i } else { best })
     }
-    Ok(Value::Array(Array::float(c.dtype(), x)))
-}
-
-fn layer_norm(c: &Ctx<'_>) -> Result<Value> {
-    let x = c.array("input")?.to_f64();
-    let inner: Vec<usize> = c.ints("normalized_shape")?.iter().map(|v| *v as usize).collect();
-    let len: usize = inner.iter().product();
-    if !x.shape().ends_with(&inner) || len == 0 {
-        return Err(c.err(format!("normalized_shape {inner:?} of {:?}", x.shape())));
-    }
-    let flat =
-        |name: &str| -> Result<Option<Vec<f64>>> { Ok(c.opt_array(name)?.map(|a| a.to_f64().into_iter().collect())) };
-    let (w, b, eps) = (flat("weight")?, flat("bias")?, c.float("eps")?);
-    let mut data: Vec<f64> = x.iter().copied().collect();
-    for row in data.chunks_mut(len) {
-        let mean = row.iter().sum::<f64>() / len as f64;
-        let var = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / len as f64;
-        for (i, v) in row.iter_mut().enumerate() {
-            *v = (*v - mean) / (var + eps).sqrt() * w.as_ref().map_or(1.0, |w| w[i]) + b.as_ref().map_or(0.0, |b| b[i]);
+    let (values, index) = match &x.data {
+        Data::Float(a) => {
+            let y = rows.fold(c, a, |row| {
+                let i = first(row, |p, q| before(p, q, greatest));
+                (row[i], i as i64)
+            })?;
+            (Array::float(x.dtype, y.mapv(|v| v.0)), y.mapv(|v| v.1))
         }
-    }
-    let y = ArrayD::from_shape_vec(x.raw_dim(), data).map_err(|e| c.err(e.to_string()))?;
-    Ok(Value::Array(Array::float(c.dtype(), y)))
+        Data::Int(a) => {
+            let y = rows.fold(c, a, |row| {
+                let i = first(row, |p, q| if greatest { p > q } else { p < q });
+                (row[i], i as i64)
+            })?;
+            (Array::int(x.dtype, y.mapv(|v| v.0)), y.mapv(|v| v.1))
+        }
+    };
+    Ok((values, Array::int(DType::I64, index)))
 }
 
-fn batch_norm(c: &Ctx<'_>) -> Result<Array> {
-    let mut x = c.array("input")?.to_f64();
-    let get = |name: &str, fill: f64| -> Result<Vec<f64>> {
-        let n = x.shape().get(1).copied().unwrap_or(0);
-        let v = c.opt_array(name)?.map_or(vec![fill; n], |a| a.to_f64().into_iter().collect());
-        if v.len() == n { Ok(v) } else { Err(c.err(format!("{name} of {} for {n} channels", v.len()))) }
-    };
-    let (w, b) = (get("weight", 1.0)?, get("bias", 0.0)?);
-    let (mean, var, eps) = (get("running_mean", 0.0)?, get("running_var", 1.0)?, c.float("eps")?);
-    for (i, mut lane) in x.axis_iter_mut(Axis(1)).enumerate() {
-        let k = w[i] / (var[i] + eps).sqrt();
-        lane.mapv_inplace(|v| (v - mean[i]) * k + b[i]);
-    }
-    Ok(Array::float(c.dtype(), x))
+/// `Σ(x - mean)² / max(0, n - correction)`.
+fn var(c: &Ctx<'_>) -> Result<Value> {
+    let x = c.array("self")?.cast(c.dtype()).to_f64();
+    let correction = c.opt_float("correction")?.unwrap_or(1.0);
+    let y = rows(c, x.shape())?.fold(c, &x, |row| {
+        let n = row.len() as f64;
+        let mean = row.iter().sum::<f64>() / n;
+        row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - correction).max(0.0)
+    })?;
+    floats(c, y)
 }

@@ -48,6 +48,12 @@ pub enum Value {
     DType(DType),
 }
 
+impl From<Array> for Value {
+    fn from(a: Array) -> Value {
+        Value::Array(a)
+    }
+}
+
 /// `v` rounded to a float type.
 pub fn round_to(dtype: DType, v: f64) -> f64 {
     match dtype {

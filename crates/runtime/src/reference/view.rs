@@ -1,7 +1,10 @@
 //! The same elements under another shape or order.
 
 use super::EvalFn;
+use super::create::spread;
 use super::ctx::Ctx;
+use super::index::wrapped;
+use super::places::{bounded, flat, pick, places, steps};
 use super::value::{Array, Value};
 use crate::error::Result;
 use ndarray::{ArrayD, Axis, IxDyn, Slice};
@@ -32,21 +35,21 @@ pub const EVALS: &[(&str, EvalFn)] = &[
         }
         _ => Err(c.err("expected several results")),
     }),
-    ("aten.sym_size.int", |c| {
-        let x = c.array("self")?;
-        let axis = c.axis(c.int("dim")?, x.shape().len())?;
-        Ok(Value::Int(x.shape()[axis] as i64))
-    }),
+    ("aten.alias.default", |c| Ok(c.array("self")?.into())),
+    ("aten.detach.default", |c| Ok(c.array("self")?.into())),
+    ("aten.select.int", select),
+    ("aten.as_strided.default", as_strided),
 ];
 
 /// The array in this shape; one size may be -1.
 fn shaped(c: &Ctx<'_>, x: &Array, size: &[i64]) -> Result<Array> {
     let total: usize = x.shape().iter().product();
-    let known: i64 = size.iter().filter(|v| **v >= 0).product();
+    let wrong = || c.err(format!("{:?} as {size:?}", x.shape()));
+    let known = size.iter().filter(|v| **v >= 0).try_fold(1i64, |a, b| a.checked_mul(*b)).ok_or_else(wrong)?;
     let fill = if known > 0 { total as i64 / known } else { 0 };
     let shape: Vec<usize> = size.iter().map(|v| if *v < 0 { fill } else { *v } as usize).collect();
-    if shape.iter().product::<usize>() != total {
-        return Err(c.err(format!("{:?} as {size:?}", x.shape())));
+    if bounded(c, &shape)? != total {
+        return Err(wrong());
     }
     let fail = |e: ndarray::ShapeError| c.err(e.to_string());
     x.moved(
@@ -84,23 +87,19 @@ fn squeeze(c: &Ctx<'_>) -> Result<Value> {
 
 fn expand(c: &Ctx<'_>) -> Result<Value> {
     let (x, size) = (c.array("self")?, c.ints("size")?);
-    let lead = size.len().checked_sub(x.shape().len()).ok_or_else(|| c.err(format!("{:?} to {size:?}", x.shape())))?;
-    let shape: Vec<usize> = size
-        .iter()
-        .enumerate()
-        .map(|(i, v)| if *v < 0 && i >= lead { x.shape()[i - lead] } else { *v as usize })
-        .collect();
     let wrong = || c.err(format!("{:?} to {size:?}", x.shape()));
-    Ok(Value::Array(x.moved(
-        |a| a.broadcast(shape.clone()).map(|v| v.to_owned()).ok_or_else(wrong),
-        |a| a.broadcast(shape.clone()).map(|v| v.to_owned()).ok_or_else(wrong),
-    )?))
+    let lead = size.len().checked_sub(x.shape().len()).ok_or_else(wrong)?;
+    let to = |(i, v): (usize, &i64)| match (*v, i.checked_sub(lead)) {
+        (-1, Some(j)) => Ok(x.shape()[j]),
+        (v, _) => usize::try_from(v).map_err(|_| wrong()),
+    };
+    spread(c, &x, &size.iter().enumerate().map(to).collect::<Result<Vec<_>>>()?)
 }
 
-fn slice(c: &Ctx<'_>) -> Result<Value> {
-    let x = c.array("self")?;
-    let axis = c.axis(c.int("dim")?, x.shape().len())?;
-    let n = *x.shape().get(axis).ok_or_else(|| c.err("a tensor without dimensions"))? as i64;
+/// Dimension, start, end and step of a slice; the end is not before the start.
+pub fn range(c: &Ctx<'_>, shape: &[usize]) -> Result<(usize, usize, usize, usize)> {
+    let axis = c.axis(c.int("dim")?, shape.len())?;
+    let n = *shape.get(axis).ok_or_else(|| c.err("a tensor without dimensions"))? as i64;
     let at = |v: i64| (if v < 0 { v.saturating_add(n) } else { v }).clamp(0, n);
     let start = at(c.opt_int("start")?.unwrap_or(0));
     let end = at(c.opt_int("end")?.unwrap_or(n)).max(start);
@@ -108,9 +107,47 @@ fn slice(c: &Ctx<'_>) -> Result<Value> {
     if step < 1 {
         return Err(c.err(format!("step {step}")));
     }
+    Ok((axis, start as usize, end as usize, step as usize))
+}
+
+fn slice(c: &Ctx<'_>) -> Result<Value> {
+    let x = c.array("self")?;
+    let (axis, start, end, step) = range(c, x.shape())?;
     let range = Slice::new(start as isize, Some(end as isize), step as isize);
     fn cut<T: Clone>(a: &ArrayD<T>, axis: usize, range: Slice) -> ArrayD<T> {
         a.slice_axis(Axis(axis), range).to_owned()
     }
-    Ok(Value::Array(x.moved(|a| Ok(cut(a, axis, range)), |a| Ok(cut(a, axis, range)))?))
+    Ok(x.moved(|a| Ok(cut(a, axis, range)), |a| Ok(cut(a, axis, range)))?.into())
+}
+
+fn select(c: &Ctx<'_>) -> Result<Value> {
+    let x = c.array("self")?;
+    let axis = c.axis(c.int("dim")?, x.shape().len())?;
+    let n = *x.shape().get(axis).ok_or_else(|| c.err("a tensor without dimensions"))?;
+    let i = wrapped(c, c.int("index")?, n)?;
+    let axis = Axis(axis);
+    Ok(x.moved(|a| Ok(a.index_axis(axis, i).to_owned()), |a| Ok(a.index_axis(axis, i).to_owned()))?.into())
+}
+
+/// Elements by their place in the storage of the input, which may lie in any order there, but without gaps.
+fn as_strided(c: &Ctx<'_>) -> Result<Value> {
+    let x = c.array("self")?;
+    let (size, stride) = (c.sizes("size")?, c.sizes("stride")?);
+    let offset = c.opt_int("storage_offset")?.unwrap_or(0);
+    let offset = usize::try_from(offset).map_err(|_| c.err(format!("offset {offset}")))?;
+    let count: usize = x.shape().iter().product();
+    let strides = c.strides.clone().filter(|s| s.len() == x.shape().len()).unwrap_or_else(|| steps(x.shape()));
+    let mut stored = vec![None; count];
+    for (i, place) in places(c, x.shape(), |at| Ok(flat(at, &strides)))?.into_iter().enumerate() {
+        match stored.get_mut(place) {
+            Some(s @ None) => *s = Some(i),
+            _ => return Err(c.err(format!("strides {strides:?} of its input {:?} leave gaps or overlap", x.shape()))),
+        }
+    }
+    let outside = || c.err(format!("an element outside of the {count} stored"));
+    let y = pick(c, &x, &size, |at| {
+        let place = flat(at, &stride).saturating_add(offset);
+        stored.get(place).copied().flatten().ok_or_else(outside)
+    })?;
+    Ok(y.into())
 }

@@ -1,0 +1,138 @@
+//! Functions of one element: computed in f64, rounded to the result's type.
+
+use super::EvalFn;
+use super::ctx::Ctx;
+use super::pointwise::{max, min};
+use super::value::{Array, Data, Value, round_to};
+use crate::error::Result;
+use cleave_numerics::DType;
+
+/// The anchors of this file.
+pub const EVALS: &[(&str, EvalFn)] = &[
+    ("aten.exp.default", |c| float(c, f64::exp)),
+    ("aten.expm1.default", |c| float(c, f64::exp_m1)),
+    ("aten.log.default", |c| float(c, f64::ln)),
+    ("aten.log1p.default", |c| float(c, f64::ln_1p)),
+    ("aten.log2.default", |c| float(c, f64::log2)),
+    ("aten.log10.default", |c| float(c, f64::log10)),
+    ("aten.erf.default", |c| float(c, erf)),
+    ("aten.sigmoid.default", |c| float(c, |v| 1.0 / (1.0 + (-v).exp()))),
+    ("aten.sqrt.default", |c| float(c, f64::sqrt)),
+    ("aten.rsqrt.default", |c| float(c, |v| 1.0 / v.sqrt())),
+    ("aten.reciprocal.default", |c| float(c, |v| 1.0 / v)),
+    ("aten.sin.default", |c| float(c, f64::sin)),
+    ("aten.cos.default", |c| float(c, f64::cos)),
+    ("aten.tan.default", |c| float(c, f64::tan)),
+    ("aten.asin.default", |c| float(c, f64::asin)),
+    ("aten.acos.default", |c| float(c, f64::acos)),
+    ("aten.atan.default", |c| float(c, f64::atan)),
+    ("aten.sinh.default", |c| float(c, f64::sinh)),
+    ("aten.cosh.default", |c| float(c, f64::cosh)),
+    ("aten.tanh.default", |c| float(c, f64::tanh)),
+    ("aten.asinh.default", |c| float(c, f64::asinh)),
+    ("aten.acosh.default", |c| float(c, f64::acosh)),
+    ("aten.atanh.default", |c| float(c, f64::atanh)),
+    ("aten.neg.default", |c| either(c, |v| -v, i64::wrapping_neg)),
+    ("aten.abs.default", |c| either(c, f64::abs, i64::wrapping_abs)),
+    // Of NaN torch's sign is 0.
+    ("aten.sign.default", |c| either(c, |v| f64::from(i8::from(v > 0.0) - i8::from(v < 0.0)), i64::signum)),
+    ("aten.floor.default", |c| either(c, f64::floor, |v| v)),
+    ("aten.ceil.default", |c| either(c, f64::ceil, |v| v)),
+    ("aten.round.default", |c| either(c, f64::round_ties_even, |v| v)),
+    ("aten.trunc.default", |c| either(c, f64::trunc, |v| v)),
+    ("aten.relu.default", |c| either(c, |v| max(v, 0.0), |v| v.max(0))),
+    ("aten.hardtanh.default", |c| {
+        let (lo, hi) = (c.float("min_val")?, c.float("max_val")?);
+        float(c, |v| min(max(v, lo), hi))
+    }),
+    ("aten.clamp.default", |c| {
+        let (lo, hi) = (c.opt_float("min")?, c.opt_float("max")?);
+        float(c, |v| {
+            let v = lo.map_or(v, |l| max(v, l));
+            hi.map_or(v, |h| min(v, h))
+        })
+    }),
+    ("aten.leaky_relu.default", |c| {
+        let k = c.float("negative_slope")?;
+        let k = round_to(c.dtype(), k);
+        float(c, |v| if v > 0.0 { v } else { v * k })
+    }),
+    ("aten.bitwise_not.default", bitwise_not),
+    ("aten.logical_not.default", |c| test(c, |v| v == 0.0)),
+    ("aten.isnan.default", |c| test(c, f64::is_nan)),
+    ("aten.isinf.default", |c| test(c, f64::is_infinite)),
+];
+
+fn operand(c: &Ctx<'_>) -> Result<Array> {
+    c.array(&c.op.schema.params[0].name)
+}
+
+fn float(c: &Ctx<'_>, f: impl Fn(f64) -> f64) -> Result<Value> {
+    Ok(Array::from_f64(c.dtype(), operand(c)?.cast(c.dtype()).to_f64().mapv(f)).into())
+}
+
+fn either(c: &Ctx<'_>, f: fn(f64) -> f64, i: fn(i64) -> i64) -> Result<Value> {
+    let x = operand(c)?;
+    Ok(match &x.data {
+        Data::Int(a) => Array::int(c.dtype(), a.mapv(i)),
+        Data::Float(a) => Array::float(c.dtype(), a.mapv(f)),
+    }
+    .into())
+}
+
+fn test(c: &Ctx<'_>, f: fn(f64) -> bool) -> Result<Value> {
+    Ok(Array::int(DType::Bool, operand(c)?.to_f64().mapv(|v| i64::from(f(v)))).into())
+}
+
+fn bitwise_not(c: &Ctx<'_>) -> Result<Value> {
+    match operand(c)? {
+        Array { dtype: DType::Bool, data: Data::Int(a) } => Ok(Array::int(DType::Bool, a.mapv(|v| 1 - v)).into()),
+        Array { dtype, data: Data::Int(a) } => Ok(Array::int(dtype, a.mapv(|v| !v)).into()),
+        x => Err(c.err(format!("bits of {}", x.dtype))),
+    }
+}
+
+/// The error function: its Taylor series near zero, a continued fraction of erfc elsewhere; both to f64's precision.
+pub fn erf(x: f64) -> f64 {
+    let a = x.abs();
+    if a.is_nan() {
+        return x;
+    }
+    if a < 2.5 {
+        let (mut term, mut sum, mut n) = (a, a, 0.0);
+        while term.abs() > 1e-17 * sum.abs() && n < 200.0 {
+            n += 1.0;
+            term *= -a * a / n;
+            sum += term / (2.0 * n + 1.0);
+        }
+        return (sum * std::f64::consts::FRAC_2_SQRT_PI).copysign(x);
+    }
+    if a > 6.0 {
+        return 1f64.copysign(x);
+    }
+    let mut f = 0.0;
+    for k in (1..=60).rev() {
+        f = f64::from(k) / 2.0 / (a + f);
+    }
+    (1.0 - (-a * a).exp() / std::f64::consts::PI.sqrt() / (a + f)).copysign(x)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::erf;
+
+    #[test]
+    fn erf_has_its_tabled_values() {
+        for (x, want) in [
+            (0.0, 0.0),
+            (0.5, 0.5204998778130465),
+            (1.0, 0.8427007929497149),
+            (2.0, 0.9953222650189527),
+            (3.0, 0.9999779095030014),
+            (-1.0, -0.8427007929497149),
+            (9.0, 1.0),
+        ] {
+            assert!((erf(x) - want).abs() < 2e-15, "erf({x}) = {}", erf(x));
+        }
+    }
+}
