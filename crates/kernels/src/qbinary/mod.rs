@@ -4,7 +4,7 @@ use crate::pointwise::{Quantize, Quantizer, fma};
 use crate::quant::Dequantize;
 use crate::share::split_rows;
 use crate::versions::versions;
-use crate::{Isa, KernelError, ThreadPool};
+use crate::{Isa, KernelError, Level, ThreadPool};
 use cleave_numerics::{QParams, QProduct, QSum};
 
 /// What is done with the two values.
@@ -32,11 +32,24 @@ enum Formula {
 }
 
 versions! {
-    fn binary_on(one: &QBinary, a: &[u8], b: &[u8], y: &mut [u8]) => binary
+    fn binary_fused(one: &QBinary, a: &[u8], b: &[u8], y: &mut [u8]) => binary_with_fma
+}
+
+fn binary_on(isa: Isa, one: &QBinary, a: &[u8], b: &[u8], y: &mut [u8]) {
+    match isa.level() {
+        // Without the instruction it is spelled out, to the same bits.
+        Level::Portable => binary(one, a, b, y, fma),
+        _ => binary_fused(isa, one, a, b, y),
+    }
 }
 
 #[inline(always)]
-fn binary(one: &QBinary, a: &[u8], b: &[u8], y: &mut [u8]) {
+fn binary_with_fma(one: &QBinary, a: &[u8], b: &[u8], y: &mut [u8]) {
+    binary(one, a, b, y, f32::mul_add);
+}
+
+#[inline(always)]
+fn binary(one: &QBinary, a: &[u8], b: &[u8], y: &mut [u8], fma: impl Fn(f32, f32, f32) -> f32) {
     let to = Quantizer::new(&one.y);
     let ab = y.iter_mut().zip(a.iter().zip(b));
     match one.formula {
