@@ -9,7 +9,7 @@ pub enum Backend {
     /// The fast one.
     Cpu(Box<Session>),
     /// The interpreter.
-    Reference(Graph),
+    Reference(Box<Graph>),
 }
 
 impl Backend {
@@ -20,7 +20,7 @@ impl Backend {
     pub fn new(name: &str, g: &Graph, options: Options) -> Result<Backend> {
         match name {
             "cpu" => Ok(Backend::Cpu(Box::new(Session::new(g, options)?))),
-            "reference" => Ok(Backend::Reference(g.clone())),
+            "reference" => Ok(Backend::Reference(Box::new(g.clone()))),
             _ => Err(Error::other(format!("no backend '{name}' runs here; expected cpu or reference"))),
         }
     }
@@ -84,7 +84,7 @@ pub fn run_batched(
     let rows = inputs.first().and_then(|t| t.shape().first().copied()).unwrap_or(1);
     let same = inputs.iter().all(|t| t.shape().first() == Some(&rows));
     let step = match batch_of(g) {
-        Batch::Fixed(n) if same && rows > n && rows % n == 0 => n,
+        Batch::Fixed(n) if same && rows > n && rows.is_multiple_of(n) => n,
         Batch::Free if same && rows > ROWS => ROWS,
         _ => return backend.run(inputs, &[], &mut |_, _| {}),
     };

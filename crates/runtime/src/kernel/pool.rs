@@ -23,10 +23,12 @@ impl Kernel for MaxPoolKernel {
 
     fn run(&self, io: &mut Io<'_, '_>) -> Result<()> {
         let y = &mut *io.writes[0];
-        Ok(match self.bytes {
-            true => self.body.run_u8(io.pool, io.reads[0], y, self.stride)?,
-            false => self.body.run_f32(io.pool, floats(io.reads[0]), floats_mut(y), self.stride)?,
-        })
+        if self.bytes {
+            self.body.run_u8(io.pool, io.reads[0], y, self.stride)?;
+        } else {
+            self.body.run_f32(io.pool, floats(io.reads[0]), floats_mut(y), self.stride)?;
+        }
+        Ok(())
     }
 }
 
@@ -50,10 +52,11 @@ impl Kernel for AvgPoolKernel {
 
     fn run(&self, io: &mut Io<'_, '_>) -> Result<()> {
         let (x, y) = (io.reads[0], &mut *io.writes[0]);
-        Ok(match (&self.from, &self.to) {
+        match (&self.from, &self.to) {
             (Some(from), Some(to)) => self.body.run_u8(io.pool, x, from, y, to, self.stride)?,
             (Some(from), None) => self.body.run_u8_f32(io.pool, x, from, floats_mut(y), self.stride)?,
             (None, _) => self.body.run_f32(io.pool, floats(x), floats_mut(y), self.stride)?,
-        })
+        }
+        Ok(())
     }
 }

@@ -208,7 +208,7 @@ fn emit_program(
     let bias = bias(l, c, &requant.multiplier, 1.0)?;
     let weights = signed(&w).ok_or_else(|| l.unsupported(c.id, "its weights are no signed bytes"))?;
     let body = match Body::new(l, c, &reorder(c, &weights), &bias, &xq, requant, &Sink::Float) {
-        Ok(Body::Direct(body)) => body,
+        Ok(Body::Direct(body)) => *body,
         Ok(Body::Transposed(_)) | Err(KernelError::Overflow { .. }) => return Ok(None),
         Err(e) => return Err(e.into()),
     };
@@ -239,7 +239,7 @@ fn requant(c: &Convolution, w: &Levels, x: &Quant, sink: &Sink, absorbed: &Absor
 
 /// A packed convolution of either direction.
 enum Body {
-    Direct(QConv),
+    Direct(Box<QConv>),
     Transposed(QConvTranspose),
 }
 
@@ -257,7 +257,7 @@ impl Body {
         let out = if sink.storage() == Storage::F32 { OutputKind::F32 } else { OutputKind::U8 };
         let s = &c.shape;
         Ok(match c.transposed {
-            None => Body::Direct(QConv::new(l.isa, s, weights, bias, zero, requant, out)?),
+            None => Body::Direct(Box::new(QConv::new(l.isa, s, weights, bias, zero, requant, out)?)),
             Some(output_pad) => {
                 let shape = ConvTransposeShape {
                     n: s.n,
@@ -280,7 +280,7 @@ impl Body {
 
     fn bind(self, sides: QSides) -> Box<dyn Kernel> {
         match self {
-            Body::Direct(body) => Box::new(QConvKernel { body, sides }),
+            Body::Direct(body) => Box::new(QConvKernel { body: *body, sides }),
             Body::Transposed(body) => Box::new(QConvTransposeKernel { body, sides }),
         }
     }

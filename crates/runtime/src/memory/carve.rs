@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn written_and_read_ranges_are_apart() {
         let mut arena: Vec<u8> = (0..100).collect();
-        let (rest, mut w) = carve(&mut arena, &[50..60, 10..20]);
+        let (rest, w) = carve(&mut arena, &[50..60, 10..20]);
         w[0][0] = 200;
         w[1][9] = 201;
         assert_eq!((w[0].len(), w[1].len()), (10, 10));
