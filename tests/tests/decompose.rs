@@ -3,6 +3,8 @@
 //! `fixtures/graphs` holds 24 torchvision networks as exported, in text form (weights are zeros), and torch's
 //! op counts; `fixtures/fashion` two small trained ones.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails panics")]
+
 use cleave_decompose::{Table, decompose, raise};
 use cleave_formats::pt2::read_pt2;
 use cleave_ir::{Class, Graph, op, text};

@@ -1,5 +1,7 @@
 //! int8 on the small trained networks: accuracy, the same bits everywhere, and artifacts that read back.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails panics")]
+
 use cleave::backend::{Backend, run_batched};
 use cleave::metrics::{Comparison, top1};
 use cleave::pipeline::{self, Quantized, Settings, quantize};

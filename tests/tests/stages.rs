@@ -1,5 +1,7 @@
 //! Stages on the small trained networks: op counts beside torch's, and the graphs under snapshot.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails panics")]
+
 use cleave::stage::{Model, Stage};
 use cleave_ir::Graph;
 use cleave_tests::{fixture, root};

@@ -1,5 +1,7 @@
 //! What holds of the source itself: dependency arrows, where `unsafe` may stand, file lengths, orphan snapshots.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails panics")]
+
 use cleave_tests::root;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,7 @@
 //! `x86` beside torchao's X86InductorQuantizer on recorded networks (tests/fixtures/generate/x86.py made the records).
 
+#![allow(clippy::unwrap_used, reason = "a test that fails panics")]
+
 use cleave::backend::CpuEvaluator;
 use cleave::{demo, model};
 use cleave_formats::npy;

@@ -1,5 +1,7 @@
 //! The command line as a user meets it: JSON shapes, exit statuses, and one clear line for whatever is wrong.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails panics")]
+
 use cleave_formats::npy;
 use cleave_ir::Tensor;
 use serde_json::Value;

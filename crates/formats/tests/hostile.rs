@@ -1,6 +1,8 @@
 //! Files that are cut short, flipped or that lie: an error that begins with the file, never a panic, a hang or
 //! memory without bound.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails panics")]
+
 use cleave_formats::npy::{read_npy, read_npz, write_npy, write_npz};
 use cleave_formats::{Dataset, ImageOptions, InputSpec, read, read_clv, read_pt2, write_clv};
 use cleave_ir::{Dim, Tensor, TensorMeta};

@@ -1,5 +1,7 @@
 //! Reading exported programs: op counts as torch has them, names, tied weights, and files that are not right.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails panics")]
+
 use cleave_formats::read_pt2;
 use cleave_ir::{ConstKind, Graph, Kind, Levels, verify::verify};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,7 @@
 //! Float graphs on the CPU backend against the reference interpreter.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails panics")]
+
 mod common;
 
 use cleave_ir::Tensor;
