@@ -93,9 +93,19 @@ fn pow<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
         let x = c.value(0)?;
         let whole = e.fract() == 0.0 && e.abs() < 1e9;
         let e = if whole { Arg::Int(e as i64) } else { Arg::Float(e) };
-        return c.one(c.call("aten.pow.Tensor_Scalar", vec![x.into(), e]));
+        return of_base(c, c.one(c.call("aten.pow.Tensor_Scalar", vec![x.into(), e]))?);
     }
-    binary(c, Binary::Pow, "aten.pow.Tensor_Tensor")
+    of_base(c, binary(c, Binary::Pow, "aten.pow.Tensor_Tensor")?)
+}
+
+/// A power in the type of its base, where torch's is promoted.
+fn of_base<'b>(c: &Ctx<'b, '_>, power: Vec<Known<'b>>) -> Step<Vec<Known<'b>>> {
+    match power.as_slice() {
+        [Known::Value(y)] if y.dtype() != c.value(0)?.dtype() => {
+            c.one(y.op("aten._to_copy", vec![c.value(0)?.dtype().into()]))
+        }
+        _ => Ok(power),
+    }
 }
 
 /// Any number of operands, combined from the left.
