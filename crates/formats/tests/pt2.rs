@@ -105,9 +105,11 @@ fn zipped(entries: &[(&str, &[u8])]) -> Vec<u8> {
 /// Reads every .pt2 file in the folders that `CLEAVE_PT2` names (separated by colons) and compares op counts
 /// where a histogram lies beside.
 #[test]
-#[ignore = "needs a folder of models"]
 fn whole_folders_of_networks_are_read() {
-    let folders = std::env::var("CLEAVE_PT2").expect("CLEAVE_PT2 names folders of .pt2 files");
+    let Ok(folders) = std::env::var("CLEAVE_PT2") else {
+        println!("skipped: CLEAVE_PT2 names no folders of .pt2 files");
+        return;
+    };
     let mut bad = vec![];
     for folder in folders.split(':').map(Path::new) {
         let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
