@@ -65,7 +65,7 @@ impl RuleDef {
 /// replacement meets.
 pub fn raise(src: &Graph) -> Result<(Graph, Trace)> {
     let g = resolve_sizes(&functionalize(src)?)?;
-    let g = normal::literals(&normal::resolve(&g)?)?;
+    let g = normal::literals(&normal::pads(&normal::resolve(&g)?)?)?;
     let rules = RULES.iter().map(|r| r.compile()).collect::<Result<Vec<_>>>()?;
     let rules: Vec<Rule> = rules.into_iter().flatten().collect();
     let (g, trace) = cleave_rewrite::rewrite(&g, &rules)?;

@@ -103,3 +103,14 @@ fn number(b: &Builder, a: &Arg) -> Option<Arg> {
         _ => None,
     }
 }
+
+/// Padding with a constant as `constant_pad_nd`: one op for it, whoever exported the model.
+pub(super) fn pads(src: &Graph) -> Result<Graph> {
+    let constant = |n: &Node| n.arg("mode").is_some_and(|m| *m == Arg::Str("constant".into()));
+    Ok(transform::transform(src, |b, _, node, args| match node.op() {
+        Some(o) if o.name == "aten.pad.default" && constant(node) => {
+            Ok(Replace::With(b.apply_rule(o, args, &node.name)?))
+        }
+        _ => Ok(Replace::Copy),
+    })?)
+}
