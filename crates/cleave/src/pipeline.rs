@@ -248,8 +248,13 @@ pub fn dequantized(g: &Graph, quantize: NodeId, levels: &Tensor) -> Tensor {
         _ => 0.0,
     };
     let (scale, zero_point) = (number("scale") as f32, number("zero_point") as i32);
-    let values = levels.to_i64().into_iter().map(|q| cleave_numerics::dequantize(q as i32, scale, zero_point));
-    Tensor::new(levels.shape(), values.collect())
+    let meaning = |q: i32| cleave_numerics::dequantize(q, scale, zero_point);
+    let values = match (levels.elements::<u8>(), levels.elements::<i8>()) {
+        (Some(q), _) => q.iter().map(|q| meaning(i32::from(*q))).collect(),
+        (_, Some(q)) => q.iter().map(|q| meaning(i32::from(*q))).collect(),
+        _ => levels.to_f32().iter().map(|q| meaning(*q as i32)).collect(),
+    };
+    Tensor::new(levels.shape(), values)
 }
 
 /// For every compute node of a graph, the kernel that runs it at these shapes.
