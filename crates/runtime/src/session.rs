@@ -27,6 +27,9 @@ impl Default for Options {
     }
 }
 
+/// Most shapes that a session stays compiled for; the oldest goes first.
+const MAX_PROGRAMS: usize = 16;
+
 /// A model to be run.
 pub struct Session {
     graph: Graph,
@@ -119,7 +122,7 @@ impl Session {
         let at = self.program(shapes, &[])?;
         Ok(match &self.programs[at].body {
             Body::Compiled(c) => c.plan.clone(),
-            Body::Reference => Plan::default(),
+            Body::Reference => interpreted(&self.lowered),
         })
     }
 
@@ -202,6 +205,9 @@ impl Session {
             }
             None => Body::Reference,
         };
+        if self.programs.len() >= MAX_PROGRAMS {
+            self.programs.remove(0);
+        }
         self.programs.push(Program { shapes: shapes.to_vec(), taps: taps.to_vec(), body });
         Ok(self.programs.len() - 1)
     }
@@ -229,6 +235,12 @@ fn name_broken_up(source: &Graph, lowered: &Graph, plan: &mut Plan) {
             plan.nodes.insert(node.name.clone(), k);
         }
     }
+}
+
+/// The plan of a graph that the reference interpreter runs as a whole.
+fn interpreted(g: &Graph) -> Plan {
+    let calls = g.nodes().filter_map(|(_, n)| n.op().map(|op| (n.name.clone(), format!("reference.{}", op.base()))));
+    Plan { nodes: calls.collect(), ..Plan::default() }
 }
 
 /// The graph with further results.

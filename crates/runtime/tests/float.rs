@@ -135,3 +135,28 @@ fn wrong_inputs_are_named() {
     let e = text(s.run(&[Tensor::new(&[1, 3, 17, 15], v)]).unwrap_err());
     assert_eq!(e, "input 'x': expected numbers, found NaN at element 7");
 }
+
+#[test]
+fn batch_norms_that_were_not_folded_go_into_the_weights() {
+    let g = graph(
+        r#"graph(%x: f32[2, 3, 6, 6]) {
+  %w = param "w": f32[4, 3, 3, 3]
+  %t = param "t": f32[4, 2, 2, 2]
+  %gamma = param "gamma": f32[4]
+  %beta = param "beta": f32[4]
+  %mean = buffer "mean": f32[4]
+  %var_scale = buffer "var_scale": f32[4]
+  %conv2d = aten.conv2d(%x, %w, none, [1, 1], [1, 1]): f32[2, 4, 6, 6]
+  %batch_norm = aten.batch_norm(%conv2d, %gamma, %beta, %mean, %var_scale, false, 0.1, 0.01, true): f32[2, 4, 6, 6]
+  %relu = aten.relu(%batch_norm): f32[2, 4, 6, 6]
+  %up = aten.conv_transpose2d.input(%relu, %t, none, [2, 2], [0, 0], [0, 0], 2): f32[2, 4, 12, 12]
+  %sub = aten.sub.Tensor(%up, 0.25): f32[2, 4, 12, 12]
+  %mul = aten.mul.Tensor(-2.0, %sub): f32[2, 4, 12, 12]
+  return %mul
+}
+"#,
+    );
+    let x = [Random::new(12).floats(&[2, 3, 6, 6], 1.0)];
+    check_float(&g, &x, 1e-5);
+    assert_eq!(kernels(&g, &x), ["copy_0", "conv2d_f32_relu_1", "conv_transpose2d_f32_2"]);
+}

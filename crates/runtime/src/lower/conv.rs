@@ -1,5 +1,6 @@
 //! Convolutions and linear layers: what they are, and the float ones with their epilogues.
 
+use super::affine::Affine;
 use super::fuse::{Region, Sink};
 use super::pointwise::{Compiled, Form, compile, form, leaf};
 use super::{Args, Deferred, Lower, Rules, State, constant, qconv};
@@ -194,12 +195,14 @@ pub(crate) fn emit(
 ) -> Result<Option<Value>> {
     let shape = l.shape(root)?;
     let order = c.order(shape.len());
-    let clamp = if matches!(sink, Sink::Float) { clamps(l, &region.nodes) } else { None };
+    let affine = Affine::behind(l, c, region);
+    let rest = affine.rest(region);
+    let clamp = if matches!(sink, Sink::Float) { clamps(l, &rest.nodes) } else { None };
     let (epilogue, operands, sides) = match clamp {
         Some((lo, hi)) => (EpilogueF32::Clamp { lo, hi }, vec![], vec![]),
         None if c.transposed.is_some() => return Ok(None),
         None => {
-            let Some(compiled) = compile(l, root, region, Some(c.id), sink) else { return Ok(None) };
+            let Some(compiled) = compile(l, root, &rest, Some(affine.last), sink) else { return Ok(None) };
             let Some((operands, sides)) = operands(l, &compiled, &shape, &order)? else { return Ok(None) };
             (EpilogueF32::Program(compiled.program), operands, sides)
         }
@@ -207,14 +210,14 @@ pub(crate) fn emit(
     let x = l.value(c.x)?;
     let x = l.dense(&x, &c.order(x.shape.len()));
     let nodes = sink.covers(&[&[c.id], region.nodes.as_slice()].concat());
-    let name = l.fused_name(&c.stem("f32"), &nodes[1..]);
+    let name = l.fused_name(&c.stem("f32"), &rest.nodes);
     if c.transposed.is_some() {
-        let kernel = Box::new(ConvTransposeKernel { body: transposed(l, c, epilogue)? });
+        let kernel = Box::new(ConvTransposeKernel { body: transposed(l, c, &affine, epilogue)? });
         let out = l.alloc(&shape, Storage::F32, &order);
         l.step(kernel, &[&x], &out, &name, &nodes);
         return Ok(Some(out));
     }
-    let body = packed(l, c, epilogue)?;
+    let body = packed(l, c, &affine, epilogue)?;
     let out = l.destination(sink.node(root), &shape, sink.storage(), &order);
     let stride = out.pixel_stride(&order).ok_or_else(|| l.unsupported(c.id, "its output has no pixel stride"))?;
     let kernel: Box<dyn Kernel> = Box::new(ConvKernel { body, sides, stride, bytes: sink.storage() != Storage::F32 });
@@ -243,30 +246,33 @@ pub(crate) fn operands(
     Ok(Some((values, sides)))
 }
 
-fn floats(l: &Lower<'_>, c: &Convolution) -> Result<(Vec<f32>, Option<Vec<f32>>)> {
+fn floats(l: &Lower<'_>, c: &Convolution, affine: &Affine) -> Result<(Vec<f32>, Option<Vec<f32>>)> {
     let weights = constant::tensor(l, c.weight)?;
     let bias = c.bias.map(|b| constant::tensor(l, b)).transpose()?;
-    Ok((reorder(c, &weights.to_f32()), bias.map(|b| b.to_f32().into_owned())))
+    let mut weights = reorder(c, &weights.to_f32());
+    let bias = affine.apply(&mut weights, bias.map(|b| b.to_f32().into_owned()));
+    Ok((weights, bias))
 }
 
 /// The convolution with its weights packed, once for all shapes.
-fn packed(l: &mut Lower<'_>, c: &Convolution, epilogue: EpilogueF32) -> Result<ConvF32> {
-    let name = &l.g.node(c.id).name;
+fn packed(l: &mut Lower<'_>, c: &Convolution, affine: &Affine, epilogue: EpilogueF32) -> Result<ConvF32> {
+    // With other taps another part of what follows may be in the weights.
+    let name = l.g.node(affine.last).name.clone();
     let s = &c.shape;
-    if let Some((conv, known)) = l.packed.get(name) {
+    if let Some((conv, known)) = l.packed.get(&name) {
         let resized = conv.resized(s.n, s.h, s.w);
         if *known == epilogue && resized.shape() == s {
             return Ok(resized);
         }
     }
-    let (weights, bias) = floats(l, c)?;
+    let (weights, bias) = floats(l, c, affine)?;
     let conv = ConvF32::new(l.isa, s, &weights, bias.as_deref(), epilogue.clone())?;
-    l.packed.insert(name.clone(), (conv.clone(), epilogue));
+    l.packed.insert(name, (conv.clone(), epilogue));
     Ok(conv)
 }
 
-fn transposed(l: &Lower<'_>, c: &Convolution, epilogue: EpilogueF32) -> Result<ConvTransposeF32> {
-    let (weights, bias) = floats(l, c)?;
+fn transposed(l: &Lower<'_>, c: &Convolution, affine: &Affine, epilogue: EpilogueF32) -> Result<ConvTransposeF32> {
+    let (weights, bias) = floats(l, c, affine)?;
     let shape = TransposeShape { conv: c.shape, output_padding: c.transposed.unwrap_or([0; 2]) };
     Ok(ConvTransposeF32::new(l.isa, &shape, &weights, bias.as_deref(), epilogue)?)
 }

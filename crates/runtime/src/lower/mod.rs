@@ -5,6 +5,7 @@
 //! to it into one kernel: a region is one compute op, or none, and the pointwise ops behind it. A quantize is
 //! such a need; a dequantize is none, its value *means* the floats and is read by whoever comes next.
 
+mod affine;
 mod args;
 mod constant;
 mod conv;

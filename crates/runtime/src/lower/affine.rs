@@ -1,0 +1,91 @@
+//! Products and sums with a constant for each channel, put into the weights of the convolution before them: what
+//! becomes of a batch norm that was not folded before.
+
+use super::conv::Convolution;
+use super::fuse::Region;
+use super::pointwise::{Form, form};
+use super::{Lower, State};
+use cleave_ir::{Arg, NodeId};
+use cleave_kernels::pointwise::Binary;
+
+/// `y · scale + shift` for each output channel, and the nodes that say so.
+pub(crate) struct Affine {
+    /// The last of the nodes: its value is what the convolution computes.
+    pub(crate) last: NodeId,
+    /// The nodes, in order; none where the convolution stands as it is.
+    pub(crate) nodes: Vec<NodeId>,
+    scale: Vec<f32>,
+    shift: Vec<f32>,
+}
+
+impl Affine {
+    /// The products and sums that follow a convolution directly.
+    pub(crate) fn behind(l: &Lower<'_>, c: &Convolution, region: &Region) -> Affine {
+        let channels = c.shape.c_out;
+        let mut a = Affine { last: c.id, nodes: vec![], scale: vec![1.0; channels], shift: vec![0.0; channels] };
+        while let Some(next) = l.only_user(a.last).filter(|n| region.nodes.contains(n)) {
+            let Some((op, v)) = constant_operand(l, c, a.last, next) else { break };
+            for (o, v) in v.into_iter().enumerate() {
+                match op {
+                    Binary::Add => a.shift[o] += v,
+                    Binary::Sub => a.shift[o] -= v,
+                    _ => {
+                        a.scale[o] *= v;
+                        a.shift[o] *= v;
+                    }
+                }
+            }
+            a.nodes.push(next);
+            a.last = next;
+        }
+        a
+    }
+
+    /// The region without what the weights hold.
+    pub(crate) fn rest(&self, region: &Region) -> Region {
+        let nodes = region.nodes.iter().filter(|n| !self.nodes.contains(n)).copied().collect();
+        Region { nodes, anchors: region.anchors.clone() }
+    }
+
+    /// Puts it into weights `[c_out, …]` and bias.
+    pub(crate) fn apply(&self, weights: &mut [f32], bias: Option<Vec<f32>>) -> Option<Vec<f32>> {
+        if self.nodes.is_empty() {
+            return bias;
+        }
+        let each = weights.len() / self.scale.len().max(1);
+        for (row, s) in weights.chunks_exact_mut(each.max(1)).zip(&self.scale) {
+            row.iter_mut().for_each(|w| *w *= s);
+        }
+        let bias = bias.unwrap_or_else(|| vec![0.0; self.scale.len()]);
+        Some(bias.iter().zip(self.scale.iter().zip(&self.shift)).map(|(b, (s, t))| b * s + t).collect())
+    }
+}
+
+/// The op of a node and its constant for each channel, if the other operand is `x`.
+fn constant_operand(l: &Lower<'_>, c: &Convolution, x: NodeId, node: NodeId) -> Option<(Binary, Vec<f32>)> {
+    let Form::Binary(op @ (Binary::Add | Binary::Sub | Binary::Mul), 1.0) = form(l.g, node)? else { return None };
+    let other = match &l.g.node(node).args[..2] {
+        [Arg::Node(a), b] if *a == x => b,
+        [a, Arg::Node(b)] if *b == x && op != Binary::Sub => a,
+        _ => return None,
+    };
+    let channels = c.shape.c_out;
+    match other {
+        Arg::Float(f) => Some((op, vec![*f as f32; channels])),
+        Arg::Int(i) => Some((op, vec![*i as f32; channels])),
+        Arg::Node(n) => {
+            let State::Constant(t) = l.state(*n) else { return None };
+            let rank = l.shape(x).ok()?.len();
+            let channel = *c.order(rank).last()?;
+            // As broadcast: dimensions before the tensor's own are 1.
+            let lead = rank.checked_sub(t.shape().len())?;
+            let fits = |(d, size): (usize, &usize)| *size == 1 || (d + lead == channel && *size == channels);
+            if !t.shape().iter().enumerate().all(fits) {
+                return None;
+            }
+            let v = t.to_f32();
+            Some((op, if v.len() == 1 { vec![v[0]; channels] } else { v.into_owned() }))
+        }
+        _ => None,
+    }
+}
