@@ -160,3 +160,18 @@ fn batch_norms_that_were_not_folded_go_into_the_weights() {
     check_float(&g, &x, 1e-5);
     assert_eq!(kernels(&g, &x), ["copy_0", "conv2d_f32_relu_1", "conv_transpose2d_f32_2"]);
 }
+
+#[test]
+fn windows_without_elements_and_negative_divisors_match() {
+    let empty = graph(
+        "graph(%x: f32[5, 0, 5]) {\n  %u = aten.unbind.int(%x)\n  %y = getitem(%u, 1)\n  %z = getitem(%u, 4)\n  return %y, %z\n}\n",
+    );
+    for mut s in common::sessions(&empty) {
+        let got = s.run(&[Tensor::new(&[5, 0, 5], Vec::<f32>::new())]).unwrap();
+        assert!(got.iter().all(|t| t.shape() == [0, 5]));
+    }
+    let pool = graph(
+        "graph(%x: f32[1, 1, 4, 4]) {\n  %y = aten.avg_pool2d(%x, [2, 2], [], [0, 0], false, true, -2)\n  return %y\n}\n",
+    );
+    check_float(&pool, &[Random::new(7).floats(&[1, 1, 4, 4], 3.0)], 1e-6);
+}

@@ -90,8 +90,10 @@ fn means(l: &Lower<'_>, id: NodeId) -> Option<(NodeId, AvgPool)> {
     let pool = match l.g.node(id).op()?.base() {
         "avg_pool2d" => {
             let (_, s) = windows(l, id)?;
-            let divisor =
-                if a.is_none("divisor_override") { None } else { usize::try_from(a.int("divisor_override")?).ok() };
+            let divisor = match a.is_none("divisor_override") {
+                true => None,
+                false => Some(usize::try_from(a.int("divisor_override")?).ok()?),
+            };
             AvgPool::new(l.isa, &s, a.bool("count_include_pad"), divisor)
         }
         "mean" => {

@@ -105,6 +105,10 @@ impl Value {
     /// The bytes that the window reaches over.
     pub(crate) fn span(&self) -> Span {
         let size = self.storage.size();
+        // A window without elements may begin past the end of its buffer.
+        if self.len() == 0 {
+            return Span { buffer: self.buffer, range: 0..0 };
+        }
         Span { buffer: self.buffer, range: self.offset * size..(self.offset + self.reach()) * size }
     }
 
