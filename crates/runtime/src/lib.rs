@@ -2,6 +2,7 @@
 //!
 //! Files and policy are deliberately absent.
 
+mod attention;
 mod compile;
 pub mod error;
 mod kernel;

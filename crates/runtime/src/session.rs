@@ -1,5 +1,6 @@
 //! A model on the CPU backend: compiled on first use for the shapes of its inputs, then run without allocation.
 
+use crate::attention;
 use crate::compile::{Compiled, InputBytes, Workspace};
 use crate::error::{Result, RuntimeError, check_inputs};
 use crate::lower::PackedWeights;
@@ -67,7 +68,7 @@ impl Session {
         }
         Ok(Session {
             graph: graph.clone(),
-            lowered: decompose(graph, &Table::cpu())?,
+            lowered: lowered(graph)?,
             options,
             pool: ThreadPool::new(options.threads),
             packed: PackedWeights::new(),
@@ -185,7 +186,7 @@ impl Session {
         let graph = if taps.is_empty() {
             &self.lowered
         } else {
-            tapped = decompose(&with_results(&self.graph, taps), &Table::cpu())?;
+            tapped = lowered(&with_results(&self.graph, taps))?;
             &tapped
         };
         let body = match specialise(graph, &bound)? {
@@ -210,6 +211,11 @@ impl Session {
         self.programs.push(Program { shapes: shapes.to_vec(), taps: taps.to_vec(), body });
         Ok(self.programs.len() - 1)
     }
+}
+
+/// The graph as far broken up as the backend wants it.
+fn lowered(graph: &Graph) -> Result<Graph> {
+    Ok(decompose(&attention::expand(graph)?, &Table::cpu())?)
 }
 
 /// The graph for these sizes. None if sizes depend on data.

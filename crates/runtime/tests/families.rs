@@ -153,3 +153,25 @@ fn embeddings_pick_rows_and_name_what_is_out_of_range() {
     let e = s.run(&[Tensor::new(&[2, 3], vec![0i64, 5, 1, 1, 2, 3])]).unwrap_err().to_string();
     assert_eq!(e, "aten.embedding.default at node 'embedding': index 5 of 5 rows");
 }
+
+#[test]
+fn attention_runs_as_products_and_a_softmax() {
+    let g = graph(
+        r#"graph(%q: f32[N, 2, 5, 4], %k: f32[N, 2, 6, 4], %v: f32[N, 2, 6, 3], %m: f32[5, 6]) where 1 <= N {
+  %a = aten.scaled_dot_product_attention(%q, %k, %v): f32[N, 2, 5, 3]
+  %b = aten.scaled_dot_product_attention(%q, %k, %v, %m): f32[N, 2, 5, 3]
+  %c = aten.scaled_dot_product_attention(%q, %k, %v, none, 0.0, true): f32[N, 2, 5, 3]
+  return %a, %b, %c
+}
+"#,
+    );
+    let mut r = Random::new(13);
+    let x = [
+        r.floats(&[2, 2, 5, 4], 2.0),
+        r.floats(&[2, 2, 6, 4], 2.0),
+        r.floats(&[2, 2, 6, 3], 1.0),
+        r.floats(&[5, 6], 1.0),
+    ];
+    check_float(&g, &x, 1e-5);
+    assert!(kernels(&g, &x).iter().all(|k| !k.starts_with("reference")), "{:?}", kernels(&g, &x));
+}

@@ -125,16 +125,36 @@ pub(crate) fn tanh(x: f32) -> f32 {
     if x.abs() < 0.625 { small } else { big.copysign(x) }
 }
 
+/// `e^x`, at most 2 ulp off, for what is added to 1: 0 below -87. Fewer steps than [`exp`]: a minimax polynomial of
+/// one degree less, and one multiplication by a power of 2.
+#[inline(always)]
+fn exp_beside_one(x: f32) -> f32 {
+    let x = clamp(x, -87.0, 89.0);
+    let t = x * std::f32::consts::LOG2_E + MAGIC;
+    let n = t - MAGIC;
+    let r = x - n * 0.693_359_4;
+    let r = r - n * -2.121_944_4e-4;
+    let p = 1.381_453_9e-3;
+    let p = p * r + 8.368_745e-3;
+    let p = p * r + 4.166_839e-2;
+    let p = p * r + 1.666_652_1e-1;
+    let p = p * r + 4.999_999_4e-1;
+    let y = (p * (r * r) + r) + 1.0;
+    // 2^(n-1), for n from -126 to 128; 0 at the lower end.
+    let power = f32::from_bits(t.to_bits().wrapping_sub(MAGIC_BITS).wrapping_add(126) << 23);
+    (y + y) * power
+}
+
 /// `1 / (1 + e^-x)`; at most 3 ulp off; 0 below -88.8, where the true value is subnormal.
 #[inline(always)]
 pub(crate) fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + exp(-x))
+    1.0 / (1.0 + exp_beside_one(-x))
 }
 
 /// `x / (1 + e^-x)`, torch's formula.
 #[inline(always)]
 pub(crate) fn silu(x: f32) -> f32 {
-    x / (1.0 + exp(-x))
+    x / (1.0 + exp_beside_one(-x))
 }
 
 /// The error function; at most 3 ulp off. Minimax polynomials of N. Juffa, both branches computed.
