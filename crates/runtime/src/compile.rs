@@ -52,7 +52,8 @@ impl<'a> InputBytes<'a> {
         }
     }
 
-    fn bytes(&self) -> &[u8] {
+    /// The elements' bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             InputBytes::Borrowed(b) => b,
             InputBytes::Floats(v) => bytemuck::cast_slice(v),

@@ -3,12 +3,14 @@
 use crate::attention;
 use crate::compile::{Compiled, InputBytes, Workspace};
 use crate::error::{Result, RuntimeError, check_inputs};
+use crate::kernel::floats;
 use crate::lower::PackedWeights;
 use crate::plan::Plan;
 use crate::reference;
 use cleave_decompose::{Table, decompose};
 use cleave_ir::{Arg, Bindings, Graph, Kind, Meta, Node, NodeId, Tensor, transform};
 use cleave_kernels::{AlignedVec, Isa, ThreadPool};
+use cleave_numerics::DType;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -147,7 +149,7 @@ impl Session {
             }
         };
         let bytes: Vec<InputBytes<'_>> = inputs.iter().map(InputBytes::of).collect();
-        self.refuse_nan(inputs)?;
+        self.refuse_nan(inputs, &bytes)?;
         match &self.programs[at].body {
             Body::Compiled(c) => {
                 let mut work = Workspace { arena: &mut self.arena, scratch: &mut self.scratch, pool: &self.pool };
@@ -159,9 +161,9 @@ impl Session {
         }
     }
 
-    fn refuse_nan(&self, inputs: &[Tensor]) -> Result<()> {
-        for (i, t) in inputs.iter().enumerate() {
-            let Some(v) = t.elements::<f32>() else { continue };
+    fn refuse_nan(&self, inputs: &[Tensor], bytes: &[InputBytes<'_>]) -> Result<()> {
+        for (i, b) in bytes.iter().enumerate().filter(|(i, _)| inputs[*i].dtype() == DType::F32) {
+            let v = floats(b.bytes());
             let nan = v.chunks(4096).any(|c| c.iter().fold(false, |any, x| any | x.is_nan()));
             if nan && let Some(at) = v.iter().position(|x| x.is_nan()) {
                 let name = self.graph.input_names.get(i).cloned().unwrap_or_default();
