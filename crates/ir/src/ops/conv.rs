@@ -31,9 +31,9 @@ macro_rules! conv {
 }
 
 macro_rules! conv_transpose {
-    ($n:literal) => {
+    ($name:literal, $n:literal) => {
         OpDef {
-            name: concat!("aten.conv_transpose", $n, "d.input"),
+            name: $name,
             schema: concat!(
                 "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[",
                 $n,
@@ -54,18 +54,18 @@ macro_rules! conv_transpose {
 }
 
 /// Convolution over one dimension; weight `[out, in/groups, k]`.
-pub static CONV1D: OpDef = OpDef { name: "aten.conv1d.default", ..conv!("1") };
+pub static CONV1D: OpDef = conv!("1");
 /// Convolution over two dimensions; weight `[out, in/groups, kh, kw]`.
-pub static CONV2D: OpDef = OpDef { name: "aten.conv2d.default", ..conv!("2") };
+pub static CONV2D: OpDef = conv!("2");
 /// Convolution over three dimensions.
-pub static CONV3D: OpDef = OpDef { name: "aten.conv3d.default", ..conv!("3") };
+pub static CONV3D: OpDef = conv!("3");
 /// Transposed convolution over one dimension; weight `[in, out/groups, k]`.
-pub static CONV_TRANSPOSE1D: OpDef = OpDef { name: "aten.conv_transpose1d.default", ..conv_transpose!("1") };
+pub static CONV_TRANSPOSE1D: OpDef = conv_transpose!("aten.conv_transpose1d.default", "1");
 /// Transposed convolution over two dimensions; weight `[in, out/groups, kh, kw]`.
-pub static CONV_TRANSPOSE2D: OpDef = OpDef { name: "aten.conv_transpose2d.input", ..conv_transpose!("2") };
+pub static CONV_TRANSPOSE2D: OpDef = conv_transpose!("aten.conv_transpose2d.input", "2");
 
 /// Transposed convolution over three dimensions.
-pub static CONV_TRANSPOSE3D: OpDef = OpDef { name: "aten.conv_transpose3d.input", ..conv_transpose!("3") };
+pub static CONV_TRANSPOSE3D: OpDef = conv_transpose!("aten.conv_transpose3d.input", "3");
 
 macro_rules! conv_padding {
     ($n:literal) => {
