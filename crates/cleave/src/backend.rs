@@ -130,6 +130,14 @@ impl CpuEvaluator {
     }
 }
 
+/// Whether two graphs are one program on the same constants.
+fn same(a: &Graph, b: &Graph) -> bool {
+    a.nodes().map(|(_, n)| n).eq(b.nodes().map(|(_, n)| n))
+        && a.metadata == b.metadata
+        && a.constants.len() == b.constants.len()
+        && a.constants.iter().all(|(name, t)| b.constants.get(name).is_some_and(|o| o.same_place(t)))
+}
+
 impl cleave_quantize::Evaluator for CpuEvaluator {
     fn run(
         &mut self,
@@ -138,10 +146,10 @@ impl cleave_quantize::Evaluator for CpuEvaluator {
         taps: &[NodeId],
         sink: &mut dyn FnMut(NodeId, &Tensor),
     ) -> std::result::Result<Vec<Tensor>, Box<dyn std::error::Error + Send + Sync>> {
-        let session = match &mut self.session {
+        let session = match self.session.take().filter(|s| same(s.graph(), graph)) {
             Some(s) => s,
-            none => none.insert(Session::new(graph, self.options)?),
+            None => Session::new(graph, self.options)?,
         };
-        Ok(session.run_with_taps(inputs, taps, sink)?)
+        Ok(self.session.insert(session).run_with_taps(inputs, taps, sink)?)
     }
 }

@@ -44,16 +44,51 @@ impl Default for Settings {
     }
 }
 
-/// The quantizer that the kind of the output implies: `.clv` cpu, `.onnx` onnx, `.pt2` xnnpack.
-///
-/// # Errors
-/// A name with another ending.
-pub fn quantizer_for(output: &Path) -> Result<&'static str> {
-    match output.extension().and_then(|e| e.to_str()) {
-        Some("clv") => Ok("cpu"),
-        Some("onnx") => Ok("onnx"),
-        Some("pt2") => Ok("xnnpack"),
-        _ => Err(Error::other(format!("{}: expected a name that ends in .clv, .onnx or .pt2", output.display()))),
+/// What a model is written as: the ending of its file's name says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `.clv`: Cleave itself.
+    Clv,
+    /// `.onnx`: other runtimes.
+    Onnx,
+    /// `.pt2`: torch and ExecuTorch.
+    Pt2,
+}
+
+impl Format {
+    /// The format that a file's name asks for.
+    ///
+    /// # Errors
+    /// A name with another ending.
+    pub fn of(path: &Path) -> Result<Format> {
+        match path.extension().and_then(|e| e.to_str()) {
+            Some("clv") => Ok(Format::Clv),
+            Some("onnx") => Ok(Format::Onnx),
+            Some("pt2") => Ok(Format::Pt2),
+            _ => Err(Error::other(format!("{}: expected a name that ends in .clv, .onnx or .pt2", path.display()))),
+        }
+    }
+
+    /// The quantizer that it implies where none is named.
+    pub fn quantizer(self) -> &'static str {
+        match self {
+            Format::Clv => "cpu",
+            Format::Onnx => "onnx",
+            Format::Pt2 => "xnnpack",
+        }
+    }
+
+    /// What of a graph's arithmetic the format cannot say.
+    pub fn caveat(self, g: &Graph) -> Option<&'static str> {
+        match (self, is_quantized(g), g.quantizes_by_division()) {
+            (Format::Onnx, true, false) => Some(
+                "ONNX quantizes by division, this graph by the reciprocal: values half way between two levels may differ",
+            ),
+            (Format::Pt2, true, true) => Some(
+                "torch quantizes by the reciprocal, this graph by division: values half way between two levels may differ",
+            ),
+            _ => None,
+        }
     }
 }
 
@@ -149,6 +184,10 @@ pub fn quantize(
     clock.lap("prepare");
     let n = samples.len();
     let step = batch_size(&prepared.graph);
+    if !n.is_multiple_of(step) {
+        let some = n / step * step;
+        return Err(Error::other(format!("{n} samples are no multiple of the model's batch of {step}; use {some}")));
+    }
     let mut evaluator = CpuEvaluator::new(settings.run);
     let batches = (0..n / step).map(|i| samples.batch(i * step, (i + 1) * step));
     let options = CalibrateOptions { infinities: settings.infinities };
@@ -158,7 +197,7 @@ pub fn quantize(
     clock.lap("calibrate");
     let converted = cleave_quantize::convert(&prepared, &stats)?;
     clock.lap("convert");
-    let count = settings.check.min(n / step * step).max(step);
+    let count = settings.check.clamp(1, n.max(1)).div_ceil(step) * step;
     let check = check(&prepared, &converted.graph, &mut evaluator, samples, count, settings.run)?;
     clock.lap("check");
     Ok(Quantized { raised, annotations, prepared, converted, check, seconds: clock.laps })
@@ -206,6 +245,7 @@ fn check(
     let mut outputs = vec![Comparison::default(); float.graph.output_names.len()];
     let mut layers: IndexMap<NodeId, Comparison> = IndexMap::new();
     let other: Vec<NodeId> = pairs.values().copied().collect();
+    let mut wrong = None;
     let step = batch_size(&float.graph);
     for start in (0..count).step_by(step) {
         let inputs = samples.batch(start, start + step).map_err(|e| Error::other(e.to_string()))?;
@@ -218,10 +258,12 @@ fn check(
         let want = want.map_err(|e| Error::other(e.to_string()))?;
         let got = session.run(&inputs, &other, &mut |id, t| {
             if let Some(f) = seen.get(&id) {
-                // Shapes agree: both graphs have the same node.
-                let _ = layers.entry(id).or_default().add(f, &dequantized(quantized, id, t));
+                wrong = wrong.take().or(layers.entry(id).or_default().add(f, &dequantized(quantized, id, t)).err());
             }
         })?;
+        if let Some(why) = wrong.take() {
+            return Err(Error::other(format!("float and quantized values do not compare: {why}")));
+        }
         for (c, (a, b)) in outputs.iter_mut().zip(want.iter().zip(&got)) {
             c.add(a, b).map_err(Error::Other)?;
         }
@@ -265,36 +307,29 @@ pub fn kernels(g: &Graph, shapes: &[Vec<usize>], options: Options) -> Result<cle
     Ok(Session::new(g, options)?.plan(shapes)?)
 }
 
-/// What an artifact carries beside its graph.
-#[derive(Clone, Debug, Default)]
-pub struct Provenance {
-    /// The plan, if the model was quantized here.
-    pub plan: Option<Plan>,
-}
-
 /// Writes a graph as its file's ending says: .clv, .onnx or .pt2. The file is whole or not there.
 ///
 /// # Errors
 /// Another ending, an op that the format does not have, or a file that cannot be written.
 pub fn write(path: &Path, g: &Graph) -> Result<()> {
-    write_with(path, g, &Provenance::default())
+    write_with(path, g, None)
 }
 
 /// [`write`] with the plan kept where the format has room for it (.clv).
 ///
 /// # Errors
 /// As [`write`].
-pub fn write_with(path: &Path, g: &Graph, p: &Provenance) -> Result<()> {
-    match quantizer_for(path)? {
-        "cpu" => {
+pub fn write_with(path: &Path, g: &Graph, plan: Option<&Plan>) -> Result<()> {
+    match Format::of(path)? {
+        Format::Clv => {
             let mut extra = IndexMap::new();
-            if let Some(plan) = &p.plan {
+            if let Some(plan) = plan {
                 extra.insert("plan".to_string(), serde_json::to_string(plan).map_err(|e| Error::other(e.to_string()))?);
             }
             clv::write_clv(path, g, &extra)?;
         }
-        "onnx" => onnx::write_onnx(path, &decompose(g, &cleave_decompose::Table::named("semantic")?)?)?,
-        _ => pt2::write_pt2(path, &materialise_dims(g)?)?,
+        Format::Onnx => onnx::write_onnx(path, &decompose(g, &cleave_decompose::Table::named("semantic")?)?)?,
+        Format::Pt2 => pt2::write_pt2(path, &materialise_dims(g)?)?,
     }
     Ok(())
 }

@@ -69,7 +69,7 @@ impl std::fmt::Display for Stage {
 pub struct Model {
     path: PathBuf,
     export: Graph,
-    quantizers: Vec<String>,
+    quantizer: String,
     float: Vec<String>,
 }
 
@@ -79,12 +79,12 @@ impl Model {
     /// # Errors
     /// A file that cannot be read.
     pub fn read(path: &Path) -> Result<Model> {
-        Ok(Model { path: path.into(), export: cleave_formats::read(path)?, quantizers: vec![], float: vec![] })
+        Ok(Model { path: path.into(), export: cleave_formats::read(path)?, quantizer: "cpu".into(), float: vec![] })
     }
 
     /// The model, to be annotated by this quantizer (a built-in name or a file) with these nodes left in float.
-    pub fn with_quantizer(mut self, quantizers: &[String], float: &[String]) -> Model {
-        self.quantizers = quantizers.to_vec();
+    pub fn with_quantizer(mut self, quantizer: &str, float: &[String]) -> Model {
+        self.quantizer = quantizer.into();
         self.float = float.to_vec();
         self
     }
@@ -114,20 +114,22 @@ impl Model {
             )));
         }
         let g = self.raised()?;
-        let name = self.quantizers.first().map_or("cpu", String::as_str);
-        let quantizer = TomlQuantizer::load(name)?;
+        let quantizer = TomlQuantizer::load(&self.quantizer)?;
         let a = cleave_quantize::annotate(&g, &quantizer as &dyn Quantizer, &Selection::float(&self.float)?)?;
         Ok((g, a))
     }
 
-    /// The graph at a stage. The plan is no graph; see `cleave show`.
+    /// The graph at a stage.
     ///
     /// # Errors
-    /// A stage that needs calibration, or what the stage met.
+    /// The plan, which is no graph; a stage that needs calibration, or what the stage met.
     pub fn at(&self, stage: &Stage) -> Result<Graph> {
         match stage {
             Stage::Export => Ok(self.export.clone()),
-            Stage::Raised | Stage::Plan => self.raised(),
+            Stage::Raised => self.raised(),
+            Stage::Plan => {
+                Err(Error::other("the plan is a list of kernels, not a graph; see cleave show --stage plan"))
+            }
             Stage::Annotated => Ok(self.annotated()?.0),
             Stage::Prepared => {
                 let (g, a) = self.annotated()?;

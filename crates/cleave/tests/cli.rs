@@ -72,6 +72,8 @@ fn json_has_the_fields_that_tools_rely_on() {
             && q["seconds"]["calibrate"].is_number()
             && q["peak_rss_mib"].is_number()
     );
+    let x = json(dir, &["quantize", "tiny.pt2", "-o", "x86.onnx", "--calib", "calib.npy", "--quantizer", "x86"]);
+    assert!(x["plan"]["notes"].to_string().contains("quantizes by division"), "{x}");
     let p = json(dir, &["show", "tiny.clv", "--stage", "plan"]);
     assert!(
         p["kernels"].as_array().unwrap().iter().any(|k| k["name"].as_str().unwrap().starts_with("conv2d_u8s8_relu"))
@@ -182,6 +184,16 @@ fn wrong_inputs_and_names_are_said() {
     assert!(error(dir, &["decompose", "tiny.pt2", "--keep", "nonsense"]).contains("nonsense"));
     assert!(error(dir, &["explain", "tiny.pt2", "conv9"]).contains("no compute node 'conv9'"));
     assert!(error(dir, &["tables", "nonsense"]).contains("nonsense"));
+    assert!(error(dir, &["explain", "tiny.pt2", "--bind", "nonsense=1"]).contains("no symbol 'nonsense'"));
+    assert!(error(dir, &["diff", "tiny.pt2", "--to", "plan"]).contains("not a graph"));
+    assert!(
+        error(dir, &["compare", "tiny.pt2", "tiny.onnx", "--data", "calib.npy", "--samples", "99"]).contains("has 8")
+    );
+    for unused in [["--quantizer", "x86"], ["--bind", "s77=1"], ["--threads", "1"]] {
+        let e = error(dir, &[&["show", "tiny.pt2"][..], &unused].concat());
+        assert!(e.contains(unused[0]) && e.contains("is for"), "{e}");
+    }
+    assert_eq!(cleave(dir, &["show", "tiny.pt2", "--quantizer", "x86", "--quantizer", "cpu"]).status.code(), Some(2));
     let strangers = ["compare", "tiny.pt2", "tiny.onnx", "--data", "calib.npy", "--layers"];
     assert!(error(dir, &strangers).contains("no value under the same name"));
     assert_eq!(cleave(dir, &["quantize", "tiny.pt2"]).status.code(), Some(2));

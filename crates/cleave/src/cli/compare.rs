@@ -56,7 +56,10 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
         )));
     }
     let data = open(&a.data, &g, &a.images)?;
-    let samples = a.samples.unwrap_or(data.len()).min(data.len());
+    let samples = a.samples.unwrap_or(data.len());
+    if samples > data.len() {
+        return Err(Error::other(format!("--samples {samples}: {} has {}", a.data.display(), data.len())));
+    }
     let truth = a.labels.as_deref().map(|p| read_labels(p, samples)).transpose()?;
     if let Some(t) = truth.as_ref().filter(|t| t.len() < samples) {
         return Err(Error::other(format!("{} labels for {samples} samples", t.len())));
@@ -164,7 +167,7 @@ fn report(a: &Args, out: &mut Out, g: &Graph, samples: usize, labelled: bool, ru
     let mut least = f64::INFINITY;
     for (name, c) in g.output_names.iter().zip(&run.outputs) {
         let s = c.finish();
-        least = least.min(s.sqnr_db);
+        least = if s.sqnr_db >= least { least } else { s.sqnr_db };
         let cells = [
             decibels(s.sqnr_db),
             decibels(s.centred_sqnr_db),

@@ -4,6 +4,7 @@ use super::diff::graph_json;
 use super::out::Out;
 use super::show::table_of;
 use crate::error::Result;
+use crate::pipeline::Format;
 use crate::stage::Model;
 use std::path::PathBuf;
 
@@ -31,6 +32,9 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     match &a.output {
         Some(path) => {
             crate::pipeline::write(path, &g)?;
+            if let Some(caveat) = Format::of(path)?.caveat(&g) {
+                out.say(format!("note: {caveat}"));
+            }
             out.say(format!("wrote {}", path.display()));
         }
         None => out.say(g.to_string().trim_end()),

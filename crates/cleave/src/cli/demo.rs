@@ -8,7 +8,7 @@ use crate::backend::{Backend, run_batched};
 use crate::demo;
 use crate::error::{Error, Result};
 use crate::metrics::{median, top1};
-use crate::pipeline::{self, Provenance, Quantized, Settings, write, write_with};
+use crate::pipeline::{self, Quantized, Settings, write, write_with};
 use crate::table::Table;
 use cleave_decompose::{Table as Rules, decompose};
 use cleave_ir::text::Printer;
@@ -132,11 +132,7 @@ fn files(folder: &std::path::Path, q: &Quantized) -> Result<Vec<(PathBuf, u64)>>
     std::fs::create_dir_all(folder).map_err(|e| Error::other(format!("{}: {e}", folder.display())))?;
     let path = |name: &str| folder.join(name);
     cleave_formats::atomic::write_bytes(&path("tiny_fashion.pt2"), demo::model_bytes())?;
-    write_with(
-        &path("tiny_fashion_int8.clv"),
-        &q.converted.graph,
-        &Provenance { plan: Some(q.converted.plan.clone()) },
-    )?;
+    write_with(&path("tiny_fashion_int8.clv"), &q.converted.graph, Some(&q.converted.plan))?;
     write(&path("tiny_fashion_int8.onnx"), &q.converted.graph)?;
     write(&path("tiny_fashion_int8.pt2"), &q.converted.graph)?;
     let names = ["tiny_fashion.pt2", "tiny_fashion_int8.clv", "tiny_fashion_int8.onnx", "tiny_fashion_int8.pt2"];

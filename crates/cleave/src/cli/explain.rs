@@ -19,9 +19,9 @@ pub struct Args {
     model: PathBuf,
     /// Only this node, with what nearly matched.
     node: Option<String>,
-    /// The quantizer: a built-in name or a file.
-    #[arg(long, value_name = "NAME|FILE", default_value = "cpu")]
-    quantizer: String,
+    /// The quantizer: a built-in name or a file [default: cpu].
+    #[arg(long, value_name = "NAME|FILE")]
+    quantizer: Option<String>,
     /// Leave these nodes in float: an op, node, module glob or pattern.
     #[arg(long, value_name = "SELECTOR")]
     float: Vec<String>,
@@ -33,16 +33,23 @@ pub struct Args {
 }
 
 pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
-    let model = Model::read(&a.model)?.with_quantizer(std::slice::from_ref(&a.quantizer), &a.float);
-    let (plan, g) = if is_quantized(model.export()) {
+    let model = Model::read(&a.model)?.with_quantizer(a.quantizer.as_deref().unwrap_or("cpu"), &a.float);
+    let (mut plan, g) = if is_quantized(model.export()) {
+        if a.quantizer.is_some() || !a.float.is_empty() {
+            let why = "the model is quantized already; --quantizer and --float are for float models";
+            return Err(Error::other(format!("{}: {why}", a.model.display())));
+        }
         (read_plan(&a.model)?, model.export().clone())
     } else {
         let (g, notes) = model.annotated()?;
         let prepared = cleave_quantize::prepare(&g, &notes)?;
         (prepared.plan(), prepared.graph)
     };
-    // A model with sizes that nobody named still has its plan; only the kernels are not known then.
-    let kernels = data::bindings(&g, &a.bind).and_then(|b| plan_of(&g, &b, a.run.options()?)).unwrap_or_default();
+    // A model that does not compile at these sizes still has its plan; the kernels are not known then.
+    let kernels = plan_of(&g, &data::bindings(&g, &a.bind)?, a.run.options()?).unwrap_or_else(|e| {
+        plan.notes.push(format!("kernels are not known: {e}; name sizes with --bind"));
+        cleave_runtime::Plan::default()
+    });
     let kernel = |r: &PlanRow| {
         let quantized = r.status != Status::Quantized || is_quantized(&g);
         kernels.nodes.get(&r.node).filter(|_| quantized).cloned()

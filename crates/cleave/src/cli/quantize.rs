@@ -6,7 +6,7 @@ use super::explain::status;
 use super::out::{Out, bytes, decibels, number, peak_rss_mib, progress};
 use crate::error::{Error, Result};
 use crate::metrics::Similarity;
-use crate::pipeline::{self, Provenance, Quantized, Settings, plan_counts};
+use crate::pipeline::{self, Format, Quantized, Settings, plan_counts};
 use crate::table::Table;
 use cleave_quantize::{Infinities, Status};
 use serde_json::{Value, json};
@@ -36,8 +36,8 @@ pub struct Args {
     #[arg(long)]
     ignore_infinities: bool,
     /// Samples on which float and quantized outputs are compared.
-    #[arg(long, value_name = "N", default_value_t = 8)]
-    check: usize,
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    check: u32,
     #[command(flatten)]
     images: ImageArgs,
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub struct Args {
 
 pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     let start = Instant::now();
-    let implied = pipeline::quantizer_for(&a.output)?;
+    let format = Format::of(&a.output)?;
     // A file that cannot be written is told before the work, not after it.
     cleave_formats::atomic::check_writable(&a.output)?;
     let export = cleave_formats::read(&a.model)?;
@@ -57,18 +57,19 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
         return Err(Error::other(format!("--samples {}: {} has {}", data.samples, a.calib.display(), data.data.len())));
     }
     let settings = Settings {
-        quantizer: a.quantizer.clone().unwrap_or(implied.into()),
+        quantizer: a.quantizer.clone().unwrap_or(format.quantizer().into()),
         float: a.float.clone(),
         infinities: if a.ignore_infinities { Infinities::Ignore } else { Infinities::Refuse },
-        check: a.check,
+        check: a.check as usize,
         run: a.run.options()?,
     };
     let bar = progress("calibrating", data.samples);
     let done = pipeline::quantize(&export, &data, &settings, &mut |_, n, _| bar.set_position(n as u64));
     bar.finish_and_clear();
-    let q = done?;
+    let mut q = done?;
+    q.converted.plan.notes.extend(format.caveat(&q.converted.graph).map(String::from));
     let writing = Instant::now();
-    pipeline::write_with(&a.output, &q.converted.graph, &Provenance { plan: Some(q.converted.plan.clone()) })?;
+    pipeline::write_with(&a.output, &q.converted.graph, Some(&q.converted.plan))?;
     let mut seconds = q.seconds.clone();
     seconds.insert_before(0, "read", read);
     seconds.insert("write", writing.elapsed().as_secs_f64());

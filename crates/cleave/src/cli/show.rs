@@ -29,12 +29,12 @@ pub struct Args {
     /// Only these ops and their neighbourhood, by bare name: conv2d,relu.
     #[arg(long, value_delimiter = ',', value_name = "OPS")]
     focus: Vec<String>,
-    /// Neighbours shown around the ops in focus.
-    #[arg(long, default_value_t = 1)]
-    hops: usize,
+    /// Neighbours shown around the ops in focus [default: 1].
+    #[arg(long, requires = "focus")]
+    hops: Option<usize>,
     /// The quantizer of the annotated stage: a built-in name or a file.
     #[arg(long, value_name = "NAME|FILE")]
-    quantizer: Vec<String>,
+    quantizer: Option<String>,
     /// Sizes of symbolic dimensions for the plan, as N=1; what is not named is 1.
     #[arg(long, value_name = "SYMBOL=SIZE")]
     bind: Vec<String>,
@@ -44,7 +44,8 @@ pub struct Args {
 
 pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     let stage = Stage::parse(a.table.as_deref().unwrap_or(&a.stage))?;
-    let model = Model::read(&a.model)?.with_quantizer(&a.quantizer, &[]);
+    refuse_unused(a, &stage)?;
+    let model = Model::read(&a.model)?.with_quantizer(a.quantizer.as_deref().unwrap_or("cpu"), &[]);
     if stage == Stage::Plan {
         return show_plan(a, &model, out);
     }
@@ -56,7 +57,7 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
         }
         _ => (model.at(&stage)?, vec![]),
     };
-    let shown = dot::focus(&g, &a.focus, a.hops)?;
+    let shown = dot::focus(&g, &a.focus, a.hops.unwrap_or(1))?;
     let comment = |id: cleave_ir::NodeId| comments.get(id.index()).cloned().flatten();
     match a.format.as_str() {
         "json" => {
@@ -71,6 +72,23 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     }
     out.document(&graph_json(&stage.to_string(), &g)?)?;
     Ok(true)
+}
+
+/// Options that this stage or format has no use for.
+fn refuse_unused(a: &Args, stage: &Stage) -> Result<()> {
+    let annotates = matches!(stage, Stage::Annotated | Stage::Prepared);
+    let plan = *stage == Stage::Plan;
+    let unused = [
+        ("--quantizer", a.quantizer.is_some() && !annotates, "is for the stages annotated and prepared"),
+        ("--bind", !a.bind.is_empty() && !plan, "is for the stage plan"),
+        ("--threads", a.run.threads.is_some() && !plan, "is for the stage plan"),
+        ("--focus", !a.focus.is_empty() && (plan || a.format == "json"), "is for graphs as text or dot"),
+        ("--format dot", a.format == "dot" && plan, "is for graphs; the plan is a table"),
+    ];
+    match unused.into_iter().find(|(_, unused, _)| *unused) {
+        Some((option, _, why)) => Err(Error::other(format!("{option} {why}"))),
+        None => Ok(()),
+    }
 }
 
 fn show_plan(a: &Args, model: &Model, out: &mut Out) -> Result<bool> {
