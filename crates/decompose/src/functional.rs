@@ -239,7 +239,10 @@ pub fn resolve_sizes(src: &Graph) -> Result<Graph> {
 
 fn size_of(g: &Graph, id: NodeId, keep: bool) -> Option<Arg> {
     match &g.node(id).meta {
-        Meta::Int(d) if !keep => Some(Dim::clone(d).into()),
+        // What reads a size out of a tensor's elements is no arithmetic of sizes.
+        Meta::Int(d) if !keep && g.node(id).op().is_none_or(|o| o.class == Class::Structural) => {
+            Some(Dim::clone(d).into())
+        }
         _ => None,
     }
 }

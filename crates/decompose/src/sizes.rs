@@ -12,7 +12,7 @@ use indexmap::IndexMap;
 /// # Errors
 /// A symbol that stands in no input's shape by itself.
 pub fn materialise_dims(src: &Graph) -> Result<Graph> {
-    if !src.nodes().any(|(_, n)| n.args.iter().any(has_dim)) {
+    if !src.nodes().any(|(_, n)| n.args.iter().any(|a| !a.dims().is_empty())) {
         return Ok(src.clone());
     }
     let b = Builder::from_graph(src.shell());
@@ -33,7 +33,8 @@ pub fn materialise_dims(src: &Graph) -> Result<Graph> {
         seen += usize::from(node.kind == Kind::Placeholder);
         if node.kind == Kind::Placeholder && seen == inputs {
             b.set_origin(cleave_ir::Origin::default());
-            symbols.iter().try_for_each(|s| m.symbol(s).map(drop))?;
+            let of_inputs = |s: &&String| b.with_graph(|g| g.placeholders().into_iter().any(|p| has_size(g, p, s)));
+            symbols.iter().filter(of_inputs).try_for_each(|s| m.symbol(s).map(drop))?;
         }
     }
     let mut g = b.finish()?;
@@ -41,20 +42,17 @@ pub fn materialise_dims(src: &Graph) -> Result<Graph> {
     Ok(transform::prune_rewritten(src, &g))
 }
 
-fn has_dim(a: &Arg) -> bool {
-    match a {
-        Arg::Dim(_) => true,
-        Arg::List(l) => l.iter().any(has_dim),
-        _ => false,
+/// Whether a symbol by itself is a size of the value, or the value.
+fn has_size(g: &Graph, id: NodeId, s: &str) -> bool {
+    match &g.node(id).meta {
+        Meta::Tensor(t) => t.shape.iter().any(|d| d.as_symbol() == Some(s)),
+        Meta::Int(d) => d.as_symbol() == Some(s),
+        Meta::None | Meta::Tuple(_) => false,
     }
 }
 
 fn symbols_of(a: &Arg) -> Vec<String> {
-    match a {
-        Arg::Dim(d) => d.symbols(),
-        Arg::List(l) => l.iter().flat_map(symbols_of).collect(),
-        _ => vec![],
-    }
+    a.dims().iter().flat_map(Dim::symbols).collect()
 }
 
 struct Materialise<'a> {
@@ -77,14 +75,16 @@ impl Materialise<'_> {
         if let Some(a) = self.symbols.get(s) {
             return Ok(a.clone());
         }
+        // A size that only running tells is that of the first value that has it.
         let place = self.b.with_graph(|g| {
-            g.placeholders().into_iter().find_map(|id| {
-                let shape = &g.node(id).meta.as_tensor()?.shape;
-                Some((id, shape.iter().position(|d| d.as_symbol() == Some(s))?))
-            })
+            let inputs = g.placeholders().into_iter();
+            let first = inputs.chain(g.ids()).find(|id| has_size(g, *id, s))?;
+            Some((first, g.node(first).meta.as_tensor().map(|t| t.shape.iter().position(|d| d.as_symbol() == Some(s)))))
         });
-        let (id, dim) = place.ok_or_else(|| DecomposeError::Unbacked { symbol: s.into() })?;
-        let a: Arg = self.b.call("aten.sym_size.int", vec![id.into(), dim.into()]).into();
+        let a: Arg = match place.ok_or_else(|| DecomposeError::Unbacked { symbol: s.into() })? {
+            (id, Some(dim)) => self.b.call("aten.sym_size.int", vec![id.into(), dim.into()]).into(),
+            (id, None) => id.into(),
+        };
         self.symbols.insert(s.into(), a.clone());
         Ok(a)
     }

@@ -5,12 +5,13 @@
 
 use crate::dim::Dim;
 use crate::error::{IrError, Result};
-use crate::graph::{Arg, ConstKind, Graph, Kind, Meta, Node, NodeId, Origin, TensorMeta};
+use crate::graph::{Arg, ConstKind, Graph, Kind, Meta, Node, NodeId, Origin, SymbolRange, TensorMeta};
 use crate::op::{self, Op};
 use crate::schema::{Param, Returns, Type};
 use crate::strides::{self, Strides};
 use crate::tensor::Tensor;
 use cleave_numerics::DType;
+use indexmap::IndexMap;
 use std::cell::{Cell, RefCell};
 
 /// A graph under construction.
@@ -125,13 +126,47 @@ impl Builder {
             return self.poison();
         }
         let name = name.unwrap_or(op.base());
-        match self.complete(op, args, name).and_then(|args| Ok((self.infer(op, &args, name)?, args))) {
-            Ok((meta, args)) => self.push(name, Kind::Call(op), "", args, meta),
+        match self.resolve(op, args, name) {
+            Ok((args, meta)) => {
+                let meta = self.name_unknown(&meta);
+                self.push(name, Kind::Call(op), "", args, meta)
+            }
             Err(e) => {
                 self.fail(e);
                 self.poison()
             }
         }
+    }
+
+    /// A call's arguments with defaults filled in, and type and shape of its results: sizes that depend on data
+    /// are [`Dim::unknown`].
+    ///
+    /// # Errors
+    /// Arguments that the op does not admit.
+    pub fn resolve(&self, op: &'static Op, args: Vec<Arg>, name: &str) -> Result<(Vec<Arg>, Meta)> {
+        let args = self.complete(op, args, name)?;
+        let meta = self.infer(op, &args, name)?;
+        Ok((args, meta))
+    }
+
+    /// Names what inference does not know: `u0`, `u1`, … as torch has it.
+    fn name_unknown(&self, meta: &Meta) -> Meta {
+        let mut names: IndexMap<String, Dim> = IndexMap::new();
+        for s in meta.dims().iter().flat_map(Dim::symbols).filter(|s| s.starts_with('?')) {
+            names.entry(s).or_insert_with(|| {
+                let fresh = self.edit(|g| {
+                    let free = (0..).map(|n| format!("u{n}")).find(|n| !g.symbols.contains_key(n));
+                    let name = free.expect("invariant: there are more numbers than symbols");
+                    g.symbols.insert(name.clone(), SymbolRange { min: 0, max: None });
+                    name
+                });
+                Dim::symbol(&fresh)
+            });
+        }
+        if names.is_empty() {
+            return meta.clone();
+        }
+        meta.map_dims(&mut |d| d.substitute(&|s| names.get(s).cloned()))
     }
 
     /// Appends a call whose arguments are complete and whose meta is known, as a reader or a copy has them.
@@ -199,11 +234,22 @@ impl Builder {
             .iter()
             .map(|a| a.map_nodes(&mut |n| scratch.placeholder("x", self.with_graph(|g| g.node(n).meta.clone())).into()))
             .collect();
+        // The caller's symbols stay apart from those that are named on the way.
+        let known: Vec<String> = scratch.with_graph(|g| {
+            let metas = g.nodes().flat_map(|(_, n)| n.meta.dims());
+            metas.chain(args.iter().flat_map(Arg::dims)).flat_map(|d| d.symbols()).collect()
+        });
+        scratch.edit(|g| g.symbols.extend(known.iter().map(|s| (s.clone(), SymbolRange { min: 0, max: None }))));
         let results = rule(&Call { b: &scratch, op, args, name: name.into() });
         if let Some(e) = scratch.error() {
             return Err(call.err(&e.to_string()));
         }
         let metas: Vec<Meta> = results.iter().map(|v| scratch.with_graph(|g| g.node(v.id).meta.clone())).collect();
+        // What was named on the way is not known to the caller.
+        let made: Vec<String> =
+            scratch.with_graph(|g| g.symbols.keys().filter(|s| !known.contains(s)).cloned().collect());
+        let unknown = |s: &str| made.iter().position(|m| m == s).map(Dim::unknown);
+        let metas: Vec<Meta> = metas.iter().map(|m| m.map_dims(&mut |d| d.substitute(&unknown))).collect();
         match (op.schema.returns, metas.len()) {
             (Returns::Tuple(_) | Returns::List, _) => Ok(Meta::Tuple(metas)),
             (_, 1) => Ok(metas.into_iter().next().unwrap_or(Meta::None)),
@@ -510,6 +556,11 @@ impl<'b> Value<'b> {
     /// Elements held between bounds.
     pub fn clamp(self, min: Option<f64>, max: Option<f64>) -> Value<'b> {
         self.op("aten.clamp", vec![min.into(), max.into()])
+    }
+
+    /// The elements as this type, as `aten._to_copy`; the value itself if it is of the type.
+    pub fn to(self, dtype: DType) -> Value<'b> {
+        if self.dtype() == dtype { self } else { self.op("aten._to_copy", vec![dtype.into()]) }
     }
 
     /// The same elements in this shape.

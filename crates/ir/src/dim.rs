@@ -78,6 +78,16 @@ impl Dim {
         Dim::from_poly(Poly::from([(vec![Atom::Symbol(name.into())], 1)]))
     }
 
+    /// A size that only running tells, as inference has it before the graph gives it a name: the `k`-th of a call.
+    pub fn unknown(k: usize) -> Dim {
+        Dim::symbol(&format!("?{k}"))
+    }
+
+    /// Whether inference knows the size only by [`Dim::unknown`].
+    pub fn is_unknown(&self) -> bool {
+        self.as_const().is_none() && self.symbols().iter().any(|s| s.starts_with('?'))
+    }
+
     /// The number, if it is one.
     pub fn as_const(&self) -> Option<i64> {
         match self.0 {

@@ -49,6 +49,24 @@ impl Arg {
         }
     }
 
+    /// The sizes in the argument that are not numbers, in order.
+    pub fn dims(&self) -> Vec<Dim> {
+        match self {
+            Arg::Dim(d) => vec![d.clone()],
+            Arg::List(l) => l.iter().flat_map(Arg::dims).collect(),
+            _ => vec![],
+        }
+    }
+
+    /// The argument with other sizes in place of its own.
+    pub fn map_dims(&self, f: &mut dyn FnMut(&Dim) -> Dim) -> Arg {
+        match self {
+            Arg::Dim(d) => f(d).into(),
+            Arg::List(l) => Arg::List(l.iter().map(|a| a.map_dims(f)).collect()),
+            other => other.clone(),
+        }
+    }
+
     /// The argument with other nodes in place of its own.
     pub fn map_nodes(&self, f: &mut dyn FnMut(NodeId) -> Arg) -> Arg {
         match self {
@@ -91,6 +109,39 @@ impl Meta {
     /// A tensor of this type and shape.
     pub fn tensor(dtype: DType, shape: Vec<Dim>) -> Meta {
         Meta::Tensor(TensorMeta { dtype, shape })
+    }
+
+    /// Every size in it replaced.
+    pub fn map_dims(&self, f: &mut dyn FnMut(&Dim) -> Dim) -> Meta {
+        match self {
+            Meta::None => Meta::None,
+            Meta::Int(d) => Meta::Int(f(d)),
+            Meta::Tuple(items) => Meta::Tuple(items.iter().map(|m| m.map_dims(f)).collect()),
+            Meta::Tensor(t) => Meta::tensor(t.dtype, t.shape.iter().map(f).collect()),
+        }
+    }
+
+    /// Every size in it, in order.
+    pub fn dims(&self) -> Vec<Dim> {
+        let mut all = vec![];
+        self.map_dims(&mut |d| {
+            all.push(d.clone());
+            d.clone()
+        });
+        all
+    }
+
+    /// With the sizes that another statement of the same value has for those that inference does not know.
+    pub fn settled(&self, stated: &Meta) -> Meta {
+        let named = stated.dims();
+        if self.dims().len() != named.len() {
+            return self.clone();
+        }
+        let mut named = named.into_iter();
+        self.map_dims(&mut |d| match named.next() {
+            Some(other) if d.is_unknown() => other,
+            _ => d.clone(),
+        })
     }
 
     /// The tensor's type and shape, if it is one tensor.
@@ -330,6 +381,17 @@ impl Graph {
     /// Sets where a node came from.
     pub fn set_origin(&mut self, id: NodeId, origin: Origin) {
         self.dag[id].origin = origin;
+    }
+
+    /// Gives a symbol another name in every node from the `from`-th on.
+    pub(crate) fn rename_symbol(&mut self, from: usize, old: &str, new: &Dim) {
+        let with = |s: &str| (s == old).then(|| new.clone());
+        for i in from..self.dag.node_count() {
+            let node = &mut self.dag[NodeId::new(i)];
+            node.meta = node.meta.map_dims(&mut |d| d.substitute(&with));
+            node.args = node.args.iter().map(|a| a.map_dims(&mut |d| d.substitute(&with))).collect();
+        }
+        self.symbols.shift_remove(old);
     }
 
     /// Sets what is known of a node's value: for readers, whose files state it.

@@ -3,7 +3,8 @@
 use crate::builder::{Builder, Value};
 use crate::dim::{Bindings, Dim};
 use crate::error::{IrError, Result};
-use crate::graph::{Arg, Graph, Kind, Meta, Node, NodeId, TensorMeta};
+use crate::graph::{Arg, Graph, Kind, Meta, Node, NodeId};
+use crate::schema::Returns;
 
 /// What a node becomes.
 pub enum Replace<'b> {
@@ -15,7 +16,7 @@ pub enum Replace<'b> {
 
 /// Walks `src` in order and builds a new graph: `f` sees each call with its arguments mapped and says what
 /// it becomes. Inputs, constants, names, symbols and origins are carried over; values that no result needs
-/// are dropped (inputs stay, and constants that `src` does not use either: they are the program's own).
+/// are dropped (inputs and asserts stay, and constants that `src` does not use either: they are the program's own).
 ///
 /// # Errors
 /// What `f` or a call in it met.
@@ -39,6 +40,7 @@ where
     let mut map: Vec<Vec<NodeId>> = Vec::with_capacity(src.len());
     for (id, node) in src.nodes() {
         b.set_origin(node.origin.clone());
+        let before = b.with_graph(Graph::len);
         let args: Vec<Arg> = node
             .args
             .iter()
@@ -65,7 +67,10 @@ where
             return Err(e);
         }
         let ids = match replaced {
-            Replace::With(values) => values.into_iter().map(Value::id).collect(),
+            Replace::With(values) => {
+                keep_names(&b, before, &node.meta, &values);
+                values.into_iter().map(Value::id).collect()
+            }
             Replace::Copy => vec![b.edit(|g| g.push(Node { args, ..node.clone() }))],
         };
         map.push(ids);
@@ -73,6 +78,20 @@ where
     let mut g = b.finish()?;
     g.output_names.clone_from(&src.output_names);
     Ok(g)
+}
+
+/// Sizes that only running tells keep the names that the node had for them.
+fn keep_names(b: &Builder, before: usize, old: &Meta, values: &[Value<'_>]) {
+    let mut new: Vec<Dim> = values.iter().flat_map(|v| v.meta().dims()).collect();
+    let old = old.dims();
+    if old.len() != new.len() {
+        return;
+    }
+    for (i, was) in old.iter().enumerate() {
+        let Some(name) = new[i].as_symbol().filter(|_| new[i] != *was).map(str::to_string) else { continue };
+        b.edit(|g| g.rename_symbol(before, &name, was));
+        new = new.iter().map(|d| d.substitute(&|s| (s == name).then(|| was.clone()))).collect();
+    }
 }
 
 fn is_tuple(b: &Builder, id: Option<&NodeId>) -> bool {
@@ -100,7 +119,10 @@ pub fn bind(src: &Graph, with: &Bindings) -> Result<Graph> {
             |n: NodeId| if node.kind == Kind::Output { Arg::Node(map[n.index()].1) } else { map[n.index()].0.clone() };
         let args: Vec<Arg> = node.args.iter().map(|a| bind_arg(&a.map_nodes(&mut |n| of(n)), &lookup)).collect();
         let meta = match node.kind {
-            Kind::Call(op) => b.infer(op, &args, &node.name)?,
+            Kind::Call(op) => {
+                let known = bind_meta(&node.meta, &lookup);
+                b.infer(op, &args, &node.name)?.settled(&known)
+            }
             _ => bind_meta(&node.meta, &lookup),
         };
         let value = match &meta {
@@ -114,34 +136,26 @@ pub fn bind(src: &Graph, with: &Bindings) -> Result<Graph> {
 }
 
 fn bind_arg(a: &Arg, lookup: &dyn Fn(&str) -> Option<Dim>) -> Arg {
-    match a {
-        Arg::Dim(d) => d.substitute(lookup).into(),
-        Arg::List(l) => Arg::List(l.iter().map(|a| bind_arg(a, lookup)).collect()),
-        other => other.clone(),
-    }
+    a.map_dims(&mut |d| d.substitute(lookup))
 }
 
 fn bind_meta(m: &Meta, lookup: &dyn Fn(&str) -> Option<Dim>) -> Meta {
-    match m {
-        Meta::None => Meta::None,
-        Meta::Int(d) => Meta::Int(d.substitute(lookup)),
-        Meta::Tuple(items) => Meta::Tuple(items.iter().map(|m| bind_meta(m, lookup)).collect()),
-        Meta::Tensor(t) => {
-            let shape = t.shape.iter().map(|d| d.substitute(lookup)).collect();
-            Meta::Tensor(TensorMeta { dtype: t.dtype, shape })
-        }
-    }
+    m.map_dims(&mut |d| d.substitute(lookup))
 }
 
-/// The graph without calls and constants that no result needs.
+/// The graph without calls and constants that no result needs; what is only asserted goes too.
 pub fn prune(src: &Graph) -> Graph {
     keep(src, &|_| false)
 }
 
-/// [`prune`] for what became of `src`: constants that `src` did not use either stay.
+/// [`prune`] for what became of `src`: asserts stay, and constants that `src` did not use either.
 pub fn prune_rewritten(src: &Graph, g: &Graph) -> Graph {
     let idle = |n: &Node| src.find(&n.name).is_some_and(|o| src.constant(o).is_some() && src.use_count(o) == 0);
-    keep(g, &|n| matches!(n.kind, Kind::GetAttr(_)) && idle(n))
+    keep(g, &|n| match n.kind {
+        Kind::GetAttr(_) => idle(n),
+        Kind::Call(op) => op.schema.returns == Returns::None,
+        _ => false,
+    })
 }
 
 /// [`prune`], sparing some nodes.

@@ -6,7 +6,7 @@
 //! 4. A constant node names a constant whose type and shape are the node's.
 //! 5. There is one output node, the last, and as many names as results.
 //! 6. There are as many input names as placeholders.
-//! 7. The type and shape on a node are what its op infers from its arguments.
+//! 7. The type and shape on a node are what its op infers from its arguments, but for sizes that only running tells.
 //! 8. The value of a call with several results is used by getitem only.
 
 use crate::builder::Builder;
@@ -88,7 +88,7 @@ fn infer_again(g: &Graph, node: &Node, bad: &mut Vec<String>) {
         .map(|a| a.map_nodes(&mut |n| scratch.placeholder("x", g.node(n).meta.clone()).into()))
         .collect();
     match scratch.infer(op, &args, &node.name) {
-        Ok(m) if m == node.meta => {}
+        Ok(m) if m.settled(&node.meta) == node.meta => {}
         Ok(m) => bad.push(format!("{}: {} gives {m:?}, the node says {:?}", node.name, op.name, node.meta)),
         Err(e) => bad.push(e.to_string()),
     }

@@ -416,15 +416,8 @@ fn complete(g: &Graph, op: &'static Op, args: Vec<Arg>, name: &str) -> cleave_ir
             })
         })
         .collect();
-    let v = scratch.call_op(op, args, Some(name));
-    if let Some(e) = scratch.error() {
-        return Err(e);
-    }
-    Ok(scratch.with_graph(|s| {
-        let node = s.node(v.id());
-        let args = node.args.iter().map(|a| a.map_nodes(&mut |n| Arg::Node(outer[n.index()]))).collect();
-        (args, node.meta.clone())
-    }))
+    let (args, meta) = scratch.resolve(op, args, name)?;
+    Ok((args.iter().map(|a| a.map_nodes(&mut |n| Arg::Node(outer[n.index()]))).collect(), meta))
 }
 
 /// Whether type, rank and sizes may be the same; sizes that are not both numbers may.

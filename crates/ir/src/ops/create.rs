@@ -196,8 +196,7 @@ pub static TO_COPY: OpDef = OpDef {
 
 /// [`TO_COPY`], or the tensor itself if it is of the type.
 fn convert<'b>(c: &Call<'b>, dtype: DType) -> Vec<Value<'b>> {
-    let x = c.tensor("self");
-    vec![if x.dtype() == dtype { x } else { x.op("aten._to_copy", vec![dtype.into()]) }]
+    vec![c.tensor("self").to(dtype)]
 }
 
 const CONVERT: OpDef = OpDef {

@@ -14,6 +14,7 @@ pub mod linear;
 pub mod moving;
 pub mod norm;
 pub mod pool;
+pub mod promote;
 pub mod quantized;
 pub mod reduce;
 pub mod structural;

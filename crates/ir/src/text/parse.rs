@@ -203,21 +203,18 @@ impl<'t> Parser<'t> {
             args.push(self.arg(0)?);
             self.eat(",");
         }
-        let v = self.b.call_op(op, args, Some(&name));
-        if let Some(e) = self.b.error() {
-            return Err(self.error(e.to_string()));
+        if !self.eat(":") {
+            self.b.call_op(op, args, Some(&name));
+            return self.b.error().map_or(Ok(()), |e| Err(self.error(e.to_string())));
         }
-        let found = v.meta();
-        if self.eat(":") {
-            let stated = self.meta()?;
-            if stated != found {
-                return Err(self.error(format!(
-                    "{word} gives {}, not {}",
-                    super::meta_text(&found),
-                    super::meta_text(&stated)
-                )));
-            }
+        let (args, found) = self.b.resolve(op, args, &name).map_err(|e| self.error(e.to_string()))?;
+        let stated = self.meta()?;
+        let found = found.settled(&stated);
+        if stated != found {
+            let (found, stated) = (super::meta_text(&found), super::meta_text(&stated));
+            return Err(self.error(format!("{word} gives {found}, not {stated}")));
         }
+        self.b.push_call(op, args, &name, found);
         Ok(())
     }
 

@@ -27,7 +27,7 @@ mod view;
 pub use value::{Array, Data, Value};
 
 use crate::error::{Result, RuntimeError};
-use cleave_ir::{Arg, Bindings, Builder, Graph, Kind, Meta, NodeId, Op, Tensor};
+use cleave_ir::{Arg, Bindings, Builder, Dim, Graph, Kind, Meta, NodeId, Op, Tensor};
 use ctx::Ctx;
 use indexmap::IndexMap;
 use std::sync::LazyLock;
@@ -76,7 +76,7 @@ pub fn run_with_taps(
 ) -> Result<Vec<Tensor>> {
     crate::error::check_inputs(g, inputs)?;
     let shapes: Vec<Vec<usize>> = inputs.iter().map(|t| t.shape().to_vec()).collect();
-    let bound = g.bind(&shapes)?;
+    let mut bound = g.bind(&shapes)?;
     let mut last_use: Vec<usize> = (0..g.len()).collect();
     for (id, node) in g.nodes() {
         node.args.iter().flat_map(Arg::nodes).for_each(|a| last_use[a.index()] = id.index());
@@ -88,7 +88,11 @@ pub fn run_with_taps(
         let value = match node.kind {
             Kind::Placeholder => Value::Array(Array::from_tensor(given.next().expect("invariant: counted above"))),
             Kind::GetAttr(_) => Value::Array(Array::from_tensor(g.constant(id).expect("invariant: verified graph"))),
-            Kind::Call(op) => call_node(g, id, op, &values, &bound)?,
+            Kind::Call(op) => {
+                let value = call_node(g, id, op, &values, &bound)?;
+                learn(&node.meta, &value, &mut bound);
+                value
+            }
             Kind::Output => {
                 for n in node.args.iter().flat_map(Arg::nodes) {
                     results.push(as_tensor(values[n.index()].as_ref(), &g.node(n).name)?);
@@ -105,6 +109,23 @@ pub fn run_with_taps(
         }
     }
     Ok(results)
+}
+
+/// Gives symbols that only running tells the sizes that a value has.
+fn learn(meta: &Meta, value: &Value, bound: &mut Bindings) {
+    let mut note = |d: &Dim, n: i64| {
+        if let Some(s) = d.as_symbol().filter(|s| !bound.contains_key(*s)) {
+            bound.insert(s.into(), n);
+        }
+    };
+    match (meta, value) {
+        (Meta::Tensor(t), Value::Array(a)) => {
+            t.shape.iter().zip(a.shape()).for_each(|(d, n)| note(d, *n as i64));
+        }
+        (Meta::Int(d), Value::Int(n)) => note(d, *n),
+        (Meta::Tuple(metas), Value::List(values)) => metas.iter().zip(values).for_each(|(m, v)| learn(m, v, bound)),
+        _ => {}
+    }
 }
 
 /// Evaluates one call on host tensors: what a backend without a kernel for an op falls back to.
