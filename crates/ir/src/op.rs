@@ -111,6 +111,12 @@ pub struct OpDef {
     pub rule: Option<RuleFn>,
     /// Whether functional form alone asks for the rule.
     pub functional: Functional,
+    /// Arguments of small calls, by which the rule is tested, `|` between calls: what the text form has, with a
+    /// tensor as its type: `f32[2, 3], i64[4]<3, none, 0.5`. Behind a float type, `>0` says that elements are positive,
+    /// `<1` that they lie in (-1, 1), `!` that they are distinct; behind an integer type, `<n` that they are 0 to n - 1.
+    pub example: &'static str,
+    /// Whether raising finds the op again by the trace of its rule on the example.
+    pub raisable: bool,
 }
 
 impl OpDef {
@@ -127,6 +133,8 @@ impl OpDef {
         infer: None,
         rule: None,
         functional: Functional::Keep,
+        example: "",
+        raisable: false,
     };
 }
 
