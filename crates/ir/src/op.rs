@@ -201,7 +201,7 @@ pub fn find(name: &str) -> Result<&'static Op> {
     op.ok_or_else(|| IrError::UnknownOp(name.into()))
 }
 
-/// The ops with this bare name (`conv2d`, `add`): its overloads, functional ones only.
+/// The ops with this bare name (`conv2d`, `add`): its overloads. Prims go by their full names only.
 pub fn overloads(base: &str) -> Vec<&'static Op> {
-    all().filter(|o| o.base() == base).collect()
+    all().filter(|o| o.base() == base && !o.name.starts_with("prims.")).collect()
 }

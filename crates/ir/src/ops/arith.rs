@@ -1,11 +1,19 @@
 //! Binary arithmetic.
 
-use super::infer;
+use super::promote::Kind;
+use super::{infer, prims};
 use crate::graph::{Arg, Meta};
 use crate::op::{Accuracy, Class, Functional, Levels, OpDef};
 
-const POINTWISE: OpDef =
-    OpDef { class: Class::Pointwise, levels: Levels::ALL, infer: Some(infer::binary), ..OpDef::BASE };
+const POINTWISE: OpDef = OpDef {
+    class: Class::Pointwise,
+    levels: Levels::TORCH.and(Levels::ATEN).and(Levels::CORE),
+    infer: Some(infer::binary),
+    rule: Some(|c| prims::lower(c, Kind::Default)),
+    ..OpDef::BASE
+};
+const QUOTIENT: OpDef =
+    OpDef { infer: Some(infer::binary_float), rule: Some(|c| prims::lower(c, Kind::IntToFloat)), ..POINTWISE };
 
 /// Sum: `self + alpha·other`.
 pub static ADD: OpDef = OpDef {
@@ -29,12 +37,7 @@ pub static MUL: OpDef =
     OpDef { name: "aten.mul.Tensor", schema: "(Tensor self, Tensor other) -> Tensor", commutative: true, ..POINTWISE };
 
 /// Quotient; integers become floats.
-pub static DIV: OpDef = OpDef {
-    name: "aten.div.Tensor",
-    schema: "(Tensor self, Tensor other) -> Tensor",
-    infer: Some(infer::binary_float),
-    ..POINTWISE
-};
+pub static DIV: OpDef = OpDef { name: "aten.div.Tensor", schema: "(Tensor self, Tensor other) -> Tensor", ..QUOTIENT };
 
 /// Power.
 pub static POW: OpDef = OpDef {
@@ -100,14 +103,15 @@ pub static ATAN2: OpDef = OpDef {
     name: "aten.atan2.default",
     schema: "(Tensor self, Tensor other) -> Tensor",
     accuracy: Accuracy::Rounding,
-    infer: Some(infer::binary_float),
-    ..POINTWISE
+    ..QUOTIENT
 };
 
 /// Quotient rounded as asked: `none`, `"trunc"` or `"floor"`.
 pub static DIV_MODE: OpDef = OpDef {
     name: "aten.div.Tensor_mode",
     schema: "(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
+    levels: Levels::ALL,
+    rule: None,
     infer: Some(|c| match c.arg("rounding_mode") {
         Arg::None => infer::binary_float(c),
         _ => infer::binary(c),
@@ -152,21 +156,20 @@ pub static RSUB_SCALAR: OpDef = OpDef {
 };
 
 macro_rules! with_scalar {
-    ($($(#[$doc:meta])* $id:ident = $name:literal, $schema:literal, $infer:path;)*) => {
-        $($(#[$doc])* pub static $id: OpDef =
-            OpDef { name: $name, schema: $schema, infer: Some($infer), ..POINTWISE };)*
+    ($($(#[$doc:meta])* $id:ident = $name:literal, $schema:literal, $base:ident;)*) => {
+        $($(#[$doc])* pub static $id: OpDef = OpDef { name: $name, schema: $schema, ..$base };)*
     };
 }
 
 with_scalar! {
     /// [`ADD`] of a number.
-    ADD_SCALAR = "aten.add.Scalar", "(Tensor self, Scalar other, Scalar alpha=1) -> Tensor", infer::binary;
+    ADD_SCALAR = "aten.add.Scalar", "(Tensor self, Scalar other, Scalar alpha=1) -> Tensor", POINTWISE;
     /// [`SUB`] of a number.
-    SUB_SCALAR = "aten.sub.Scalar", "(Tensor self, Scalar other, Scalar alpha=1) -> Tensor", infer::binary;
+    SUB_SCALAR = "aten.sub.Scalar", "(Tensor self, Scalar other, Scalar alpha=1) -> Tensor", POINTWISE;
     /// [`MUL`] by a number.
-    MUL_SCALAR = "aten.mul.Scalar", "(Tensor self, Scalar other) -> Tensor", infer::binary;
+    MUL_SCALAR = "aten.mul.Scalar", "(Tensor self, Scalar other) -> Tensor", POINTWISE;
     /// [`DIV`] by a number.
-    DIV_SCALAR = "aten.div.Scalar", "(Tensor self, Scalar other) -> Tensor", infer::binary_float;
+    DIV_SCALAR = "aten.div.Scalar", "(Tensor self, Scalar other) -> Tensor", QUOTIENT;
 }
 
 macro_rules! in_place {

@@ -1,22 +1,33 @@
 //! Comparisons, logic, and choice between elements.
 
-use super::infer;
+use super::promote::{self, Kind};
+use super::{infer, prims};
+use crate::builder::{Call, Value};
 use crate::graph::{Arg, Meta};
 use crate::op::{Class, Levels, OpDef};
+use cleave_numerics::DType;
 
 const BINARY: OpDef = OpDef {
     class: Class::Pointwise,
-    levels: Levels::ALL,
+    levels: Levels::TORCH.and(Levels::ATEN).and(Levels::CORE),
     schema: "(Tensor self, Tensor other) -> Tensor",
     infer: Some(infer::compare),
+    rule: Some(|c| prims::lower(c, Kind::Bool)),
     ..OpDef::BASE
 };
 const SCALAR: OpDef = OpDef { schema: "(Tensor self, Scalar other) -> Tensor", ..BINARY };
-const BITS: OpDef = OpDef { commutative: true, infer: Some(infer::binary), ..BINARY };
+const BITS: OpDef =
+    OpDef { commutative: true, infer: Some(infer::binary), rule: Some(|c| prims::lower(c, Kind::Default)), ..BINARY };
+
+/// Both operands as truth values, combined by the prim.
+fn logical<'b>(c: &Call<'b>, prim: &str) -> Vec<Value<'b>> {
+    let args = ["self", "other"].map(|n| c.tensor(n).op("aten.ne.Scalar", vec![0i64.into()]).into());
+    vec![c.b.call(prim, prims::broadcast(c, args.to_vec()))]
+}
 
 macro_rules! family {
-    ($($(#[$doc:meta])* $id:ident = $name:literal, $base:ident;)*) => {
-        $($(#[$doc])* pub static $id: OpDef = OpDef { name: $name, ..$base };)*
+    ($($(#[$doc:meta])* $id:ident = $name:literal, $base:ident $(, $rule:expr)?;)*) => {
+        $($(#[$doc])* pub static $id: OpDef = OpDef { name: $name, $(rule: Some($rule),)? ..$base };)*
         /// The family.
         pub static OPS: &[&OpDef] = &[$(&$id,)* &WHERE, &WHERE_SCALAR, &MASKED_FILL, &MASKED_FILL_TENSOR];
     };
@@ -48,11 +59,11 @@ family! {
     /// Whether elements are greater or equal in comparison with a number.
     GE_SCALAR = "aten.ge.Scalar", SCALAR;
     /// Whether both are true.
-    LOGICAL_AND = "aten.logical_and.default", BINARY;
+    LOGICAL_AND = "aten.logical_and.default", BINARY, |c| logical(c, "prims.bitwise_and");
     /// Whether one is true.
-    LOGICAL_OR = "aten.logical_or.default", BINARY;
+    LOGICAL_OR = "aten.logical_or.default", BINARY, |c| logical(c, "prims.bitwise_or");
     /// Whether exactly one is true.
-    LOGICAL_XOR = "aten.logical_xor.default", BINARY;
+    LOGICAL_XOR = "aten.logical_xor.default", BINARY, |c| logical(c, "prims.bitwise_xor");
     /// Bits that both have.
     BITWISE_AND = "aten.bitwise_and.Tensor", BITS;
     /// Bits that one has.
@@ -70,6 +81,11 @@ pub static WHERE: OpDef = OpDef {
         let condition = c.meta("condition")?;
         let shape = infer::broadcast(&[&condition.shape, &values.shape]).map_err(|why| c.err(&why))?;
         Ok(Meta::tensor(values.dtype, shape))
+    }),
+    rule: Some(|c| {
+        let (values, _) = promote::operands(c, &["self", "other"], Kind::NoOpmath);
+        let pred = c.tensor("condition").to(DType::Bool);
+        vec![c.b.call("prims.where", prims::broadcast(c, [vec![pred.into()], values].concat()))]
     }),
     ..BINARY
 };

@@ -190,7 +190,12 @@ pub static TO_COPY: OpDef = OpDef {
     name: "aten._to_copy.default",
     schema: "(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
     class: Class::Pointwise,
+    levels: Levels::TORCH.and(Levels::ATEN).and(Levels::CORE),
     infer: Some(like),
+    rule: Some(|c| {
+        let x = c.tensor("self");
+        vec![x.op("prims.convert_element_type", vec![c.opt_dtype("dtype").unwrap_or(x.dtype()).into()])]
+    }),
     ..BASE
 };
 

@@ -14,6 +14,7 @@ pub mod linear;
 pub mod moving;
 pub mod norm;
 pub mod pool;
+pub mod prims;
 pub mod promote;
 pub mod quantized;
 pub mod reduce;
@@ -38,6 +39,8 @@ pub static ALL: &[&[&OpDef]] = &[
     moving::OPS,
     norm::OPS,
     pool::OPS,
+    prims::OPS[0],
+    prims::OPS[1],
     quantized::OPS,
     reduce::OPS,
     structural::OPS[0],

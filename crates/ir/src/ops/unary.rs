@@ -1,27 +1,38 @@
 //! Functions of one element.
 
-use super::infer;
+use super::promote::{self, Kind};
+use super::{infer, prims};
 use crate::graph::Meta;
 use crate::op::{Accuracy, Class, Levels, OpDef};
 use cleave_numerics::DType;
 
 const FLOAT: OpDef = OpDef {
     class: Class::Pointwise,
-    levels: Levels::ALL,
+    levels: Levels::TORCH.and(Levels::ATEN).and(Levels::CORE),
     schema: "(Tensor self) -> Tensor",
     accuracy: Accuracy::Rounding,
     infer: Some(infer::same_float),
+    rule: Some(|c| prims::lower(c, Kind::IntToFloat)),
     ..OpDef::BASE
 };
 
-const EXACT: OpDef = OpDef { accuracy: Accuracy::Exact, infer: Some(infer::same), ..FLOAT };
+const EXACT: OpDef = OpDef {
+    accuracy: Accuracy::Exact,
+    infer: Some(infer::same),
+    rule: Some(|c| prims::lower(c, Kind::NoOpmath)),
+    ..FLOAT
+};
 
-const TEST: OpDef =
-    OpDef { accuracy: Accuracy::Exact, infer: Some(|c| Ok(Meta::tensor(DType::Bool, c.meta("self")?.shape))), ..FLOAT };
+const TEST: OpDef = OpDef {
+    accuracy: Accuracy::Exact,
+    infer: Some(|c| Ok(Meta::tensor(DType::Bool, c.meta("self")?.shape))),
+    rule: None,
+    ..FLOAT
+};
 
 macro_rules! family {
-    ($($(#[$doc:meta])* $id:ident = $name:literal, $base:ident;)*) => {
-        $($(#[$doc])* pub static $id: OpDef = OpDef { name: $name, ..$base };)*
+    ($($(#[$doc:meta])* $id:ident = $name:literal, $base:ident $(, $rule:expr)?;)*) => {
+        $($(#[$doc])* pub static $id: OpDef = OpDef { name: $name, $(rule: Some($rule),)? ..$base };)*
         /// The family.
         pub static OPS: &[&OpDef] = &[$(&$id),*];
     };
@@ -37,7 +48,11 @@ family! {
     /// Hyperbolic tangent.
     TANH = "aten.tanh.default", FLOAT;
     /// `1 / (1 + exp(-x))`.
-    SIGMOID = "aten.sigmoid.default", FLOAT;
+    SIGMOID = "aten.sigmoid.default", FLOAT, |c| {
+        let (x, types) = promote::tensors(c, &["self"], Kind::IntToFloat);
+        let e = x[0].op("aten.neg", vec![]).exp();
+        vec![(e + 1i64).reciprocal().to(types.result)]
+    };
     /// Square root.
     SQRT = "aten.sqrt.default", FLOAT;
     /// `1 / sqrt(x)`.
@@ -91,9 +106,17 @@ family! {
     /// Inverse hyperbolic tangent.
     ATANH = "aten.atanh.default", FLOAT;
     /// Whether an element is zero.
-    LOGICAL_NOT = "aten.logical_not.default", TEST;
+    LOGICAL_NOT = "aten.logical_not.default", TEST, |c| vec![c.tensor("self").op("aten.eq.Scalar", vec![0i64.into()])];
     /// Whether an element is not a number.
-    ISNAN = "aten.isnan.default", TEST;
+    ISNAN = "aten.isnan.default", TEST, |c| {
+        let x = c.tensor("self");
+        vec![x.op("aten.ne.Tensor", vec![x.into()])]
+    };
     /// Whether an element is infinite.
-    ISINF = "aten.isinf.default", TEST;
+    ISINF = "aten.isinf.default", TEST, |c| {
+        let x = c.tensor("self");
+        // An integer is never infinite, and no number of its type says so.
+        let x = x.to(infer::to_float(x.dtype()));
+        vec![x.abs().op("aten.eq.Scalar", vec![f64::INFINITY.into()])]
+    };
 }

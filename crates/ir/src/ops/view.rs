@@ -1,6 +1,7 @@
 //! The same elements under another shape or order.
 
 use super::infer::ensure;
+use super::prims;
 use crate::builder::{Call, Value};
 use crate::dim::Dim;
 use crate::error::Result;
@@ -257,7 +258,12 @@ fn squeezed(c: &Call<'_>, dims: Option<Vec<i64>>) -> Result<Meta> {
 pub static EXPAND: OpDef = OpDef {
     name: "aten.expand.default",
     schema: "(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor",
+    levels: Levels::TORCH.and(Levels::ATEN).and(Levels::CORE),
     infer: Some(expand),
+    rule: Some(|c| {
+        let shape = expand(c).ok().and_then(|m| Some(m.as_tensor()?.shape.clone())).unwrap_or_default();
+        vec![prims::in_shape(c.tensor("self"), &shape)]
+    }),
     ..BASE
 };
 

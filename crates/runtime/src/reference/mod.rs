@@ -14,6 +14,7 @@ mod norm;
 mod places;
 mod pointwise;
 mod pool;
+mod prims;
 mod quantized;
 mod reduce;
 mod resize;
@@ -46,6 +47,7 @@ static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
         norm::EVALS,
         pointwise::EVALS,
         pool::EVALS,
+        prims::EVALS,
         quantized::EVALS,
         reduce::EVALS,
         resize::EVALS,
@@ -53,7 +55,12 @@ static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
         unary::EVALS,
         view::EVALS,
     ];
-    families.iter().flat_map(|f| f.iter().copied()).collect()
+    let mut all: IndexMap<&str, EvalFn> = families.iter().flat_map(|f| f.iter().copied()).collect();
+    for name in cleave_ir::op::all().map(|o| o.def.name).filter(|n| !all.contains_key(n)).collect::<Vec<_>>() {
+        let same = prims::namesake(name).and_then(|names| names.iter().find_map(|n| all.get(n.as_str()).copied()));
+        all.extend(same.map(|eval| (name, eval)));
+    }
+    all
 });
 
 /// Runs a graph on inputs in order of its placeholders.

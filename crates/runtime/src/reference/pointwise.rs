@@ -76,7 +76,8 @@ fn combined(
     }))
 }
 
-fn arith(c: &Ctx<'_>, f: impl Fn(f64, f64) -> f64, i: impl Fn(i64, i64) -> i64) -> Result<Value> {
+/// Both operands in the result's type, combined.
+pub fn arith(c: &Ctx<'_>, f: impl Fn(f64, f64) -> f64, i: impl Fn(i64, i64) -> i64) -> Result<Value> {
     combined(c, operands(c, "self", "other")?, f, i)
 }
 
@@ -153,7 +154,7 @@ fn power(c: &Ctx<'_>) -> Result<Value> {
 }
 
 /// `a` to the power of `e`, wrapped; of negative powers what an integer can hold.
-fn int_power(mut a: i64, e: i64) -> i64 {
+pub fn int_power(mut a: i64, e: i64) -> i64 {
     if e < 0 {
         return match a {
             1 => 1,

@@ -143,14 +143,16 @@ fn extreme(c: &Ctx<'_>, greatest: bool) -> Result<(Array, Array)> {
     Ok((values, Array::int(DType::I64, index)))
 }
 
-/// `Σ(x - mean)² / max(0, n - correction)`.
 fn var(c: &Ctx<'_>) -> Result<Value> {
     let x = c.array("self")?.cast(c.dtype()).to_f64();
     let correction = c.opt_float("correction")?.unwrap_or(1.0);
-    let y = rows(c, x.shape())?.fold(c, &x, |row| {
-        let n = row.len() as f64;
-        let mean = row.iter().sum::<f64>() / n;
-        row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - correction).max(0.0)
-    })?;
+    let y = rows(c, x.shape())?.fold(c, &x, |row| variance(row, correction))?;
     floats(c, y)
+}
+
+/// `Σ(x - mean)² / max(0, n - correction)` of one row.
+pub fn variance(row: &[f64], correction: f64) -> f64 {
+    let n = row.len() as f64;
+    let mean = row.iter().sum::<f64>() / n;
+    row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - correction).max(0.0)
 }

@@ -42,7 +42,7 @@ pub const EVALS: &[(&str, EvalFn)] = &[
 ];
 
 /// The array in this shape; one size may be -1.
-fn shaped(c: &Ctx<'_>, x: &Array, size: &[i64]) -> Result<Array> {
+pub fn shaped(c: &Ctx<'_>, x: &Array, size: &[i64]) -> Result<Array> {
     let total: usize = x.shape().iter().product();
     let wrong = || c.err(format!("{:?} as {size:?}", x.shape()));
     let known = size.iter().filter(|v| **v >= 0).try_fold(1i64, |a, b| a.checked_mul(*b)).ok_or_else(wrong)?;
