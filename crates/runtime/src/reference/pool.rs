@@ -15,6 +15,7 @@ pub const EVALS: &[(&str, EvalFn)] = &[
     ("aten.max_pool2d.default", |c| Ok(max_pool(c)?.0.into())),
     ("aten.max_pool2d_with_indices.default", with_indices),
     ("aten.max_pool3d_with_indices.default", with_indices),
+    ("prims._low_memory_max_pool_with_offsets.default", with_offsets),
     ("aten.avg_pool2d.default", avg_pool),
     ("aten.avg_pool3d.default", avg_pool),
     ("aten.adaptive_avg_pool1d.default", adaptive),
@@ -26,7 +27,8 @@ pub const EVALS: &[(&str, EvalFn)] = &[
 /// How many dimensions the op pools over: the length of its first list.
 fn rank(c: &Ctx<'_>) -> usize {
     let lists = c.op.schema.params.iter().map(|p| if let Type::IntList(n) = p.ty { n } else { None });
-    lists.flatten().next().unwrap_or(2).min(3)
+    let given = || c.sizes("kernel_size").ok().map(|k| k.len());
+    lists.flatten().next().or_else(given).unwrap_or(2).min(3)
 }
 
 /// Numbers for three dimensions, those given last.
@@ -79,6 +81,23 @@ fn windows(c: &Ctx<'_>, shape: &[usize]) -> Result<[Window; 3]> {
         Ok(Window { k, stride, pad, dilation, n, out })
     };
     Ok([one(0)?, one(1)?, one(2)?])
+}
+
+/// The greatest element of each window, and the number of its place in the window.
+fn with_offsets(c: &Ctx<'_>) -> Result<Value> {
+    let (values, index) = max_pool(c)?;
+    let [d, h, w] = windows(c, c.array("self")?.shape())?;
+    let n = rank(c);
+    let offsets = index.to_i64().indexed_iter().map(|(at, i)| {
+        let out = |k: usize| if k + n > 2 { at[values.shape().len() + k - 3] } else { 0 };
+        let (i, dims) = (*i as usize, [&d, &h, &w]);
+        let place = [i / (h.n * w.n), i / w.n % h.n, i % w.n];
+        let inside = |k: usize| (place[k] + dims[k].pad - out(k) * dims[k].stride) / dims[k].dilation;
+        ((inside(0) * h.k + inside(1)) * w.k + inside(2)) as i64
+    });
+    let offsets = ArrayD::from_shape_vec(IxDyn(values.shape()), offsets.collect());
+    let offsets = Array::int(DType::I8, offsets.map_err(|e| c.err(e.to_string()))?);
+    Ok(Value::List(vec![values.into(), offsets.into()]))
 }
 
 /// Applies `f` to each volume of the last dimensions and each of `out` places in it.
