@@ -87,8 +87,8 @@ fn windows(c: &Ctx<'_>, shape: &[usize]) -> Result<[Window; 3]> {
 fn with_offsets(c: &Ctx<'_>) -> Result<Value> {
     let (values, index) = max_pool(c)?;
     let [d, h, w] = windows(c, c.array("self")?.shape())?;
-    let n = rank(c);
-    let offsets = index.to_i64().indexed_iter().map(|(at, i)| {
+    let (n, index) = (rank(c), index.to_i64());
+    let offsets = index.indexed_iter().map(|(at, i)| {
         let out = |k: usize| if k + n > 2 { at[values.shape().len() + k - 3] } else { 0 };
         let (i, dims) = (*i as usize, [&d, &h, &w]);
         let place = [i / (h.n * w.n), i / w.n % h.n, i % w.n];
