@@ -59,9 +59,6 @@ pub enum DecomposeError {
     /// An op to be kept that cannot stand in a functional graph.
     #[error("op '{0}' mutates or aliases: a functional graph cannot keep it")]
     NotFunctional(String),
-    /// A rule that leads to itself.
-    #[error("rules lead in circles: {0} is still there after {1} rounds")]
-    Circle(String, usize),
     /// A write through a view that cannot be turned into a value.
     #[error("node '{node}' writes through {op}, which cannot be expressed without mutation")]
     WriteThrough {

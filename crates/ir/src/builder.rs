@@ -6,13 +6,14 @@
 use crate::dim::Dim;
 use crate::error::{IrError, Result};
 use crate::graph::{Arg, ConstKind, Graph, Kind, Meta, Node, NodeId, Origin, SymbolRange, TensorMeta};
-use crate::op::{self, Op};
+use crate::op::{self, Op, RuleFn};
 use crate::schema::{Param, Returns, Type};
 use crate::strides::{self, Strides};
 use crate::tensor::Tensor;
 use cleave_numerics::DType;
 use indexmap::IndexMap;
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 /// A graph under construction.
 #[derive(Default)]
@@ -22,7 +23,13 @@ pub struct Builder {
     origin: RefCell<Origin>,
     depth: Cell<usize>,
     strides: RefCell<Strides>,
+    rules: RefCell<Option<Rules>>,
+    /// Results of calls with several that a rule made: what stands for the call, by its number.
+    several: RefCell<Vec<Vec<NodeId>>>,
 }
+
+/// The rule of an op, if calls of it are to be broken up as they are built; none keeps them.
+pub type Rules = Rc<dyn Fn(&Op) -> Option<RuleFn>>;
 
 /// A value in a [`Builder`]. Arithmetic operators call the ops that they stand for.
 #[derive(Clone, Copy)]
@@ -31,10 +38,16 @@ pub struct Value<'b> {
     id: NodeId,
 }
 
+/// Rules that call ops which have rules, and so on: deeper they lead in circles.
+const DEPTH: usize = 64;
+
 /// Stands for the value that an erroneous call did not make.
 fn poison_id() -> NodeId {
     NodeId::end()
 }
+
+/// Ids from here up to the poisoned one stand for results of a call that a rule made.
+const SEVERAL: usize = u32::MAX as usize / 2;
 
 impl Builder {
     /// An empty graph.
@@ -76,6 +89,45 @@ impl Builder {
     /// Changes the graph: its names, constants or symbols.
     pub fn edit<R>(&self, f: impl FnOnce(&mut Graph) -> R) -> R {
         f(&mut self.graph.borrow_mut())
+    }
+
+    /// Calls from now on are broken up by these rules as they are built, those that the rules make too.
+    pub fn expand_by(&self, rules: Rules) {
+        *self.rules.borrow_mut() = Some(rules);
+    }
+
+    /// What the rules made of a call, if there is one for the op and it does not decline by making nothing.
+    ///
+    /// # Errors
+    /// What the rule met, or rules that lead in circles.
+    pub fn expanded<'b>(&'b self, op: &'static Op, args: &[Arg], name: &str) -> Result<Option<Vec<Value<'b>>>> {
+        let rules = self.rules.borrow().clone();
+        let Some(rule) = rules.and_then(|r| r(op)) else { return Ok(None) };
+        let depth = self.depth.get();
+        if depth >= DEPTH {
+            return Err(IrError::Call { op: op.name.into(), node: name.into(), why: "rules lead in circles".into() });
+        }
+        self.depth.set(depth + 1);
+        let made = self.apply(op, rule, args, name);
+        self.depth.set(depth);
+        Ok(Some(made?).filter(|m| !m.is_empty() || op.schema.returns == Returns::None))
+    }
+
+    /// One value for what a rule made.
+    fn bundled(&self, op: &Op, made: Vec<Value<'_>>) -> Value<'_> {
+        match (op.schema.returns, made.as_slice()) {
+            (Returns::One | Returns::Int | Returns::Scalar, [one]) => self.value(one.id),
+            _ => {
+                let mut several = self.several.borrow_mut();
+                several.push(made.into_iter().map(Value::id).collect());
+                self.value(NodeId::new(SEVERAL + several.len() - 1))
+            }
+        }
+    }
+
+    /// The results that an id stands for.
+    fn results_of(&self, id: NodeId) -> Option<Vec<NodeId>> {
+        if id == poison_id() { None } else { self.several.borrow().get(id.index().checked_sub(SEVERAL)?).cloned() }
     }
 
     /// Nodes made from now on come from here.
@@ -126,8 +178,26 @@ impl Builder {
             return self.poison();
         }
         let name = name.unwrap_or(op.base());
-        match self.resolve(op, args, name) {
-            Ok((args, meta)) => {
+        if let (Some(Arg::Node(several)), true) = (args.first(), op.name == "getitem")
+            && let Some(items) = self.results_of(*several)
+        {
+            let index = if let Some(Arg::Int(i)) = args.get(1) { usize::try_from(*i).ok() } else { None };
+            return match index.and_then(|i| items.get(i)) {
+                Some(id) => self.value(*id),
+                None => {
+                    let why = format!("result {:?} of {}", args.get(1), items.len());
+                    self.fail(IrError::Call { op: op.name.into(), node: name.into(), why });
+                    self.poison()
+                }
+            };
+        }
+        let resolved = self.complete(op, args, name).and_then(|args| match self.expanded(op, &args, name)? {
+            Some(made) => Ok(Err(self.bundled(op, made))),
+            None => Ok(Ok((self.infer(op, &args, name)?, args))),
+        });
+        match resolved {
+            Ok(Err(made)) => made,
+            Ok(Ok((meta, args))) => {
                 let meta = self.name_unknown(&meta);
                 self.push(name, Kind::Call(op), "", args, meta)
             }
@@ -264,7 +334,15 @@ impl Builder {
     pub fn apply_rule<'b>(&'b self, op: &'static Op, args: &[Arg], name: &str) -> Result<Vec<Value<'b>>> {
         let call = Call { b: self, op, args: args.to_vec(), name: name.into() };
         let rule = op.rule.ok_or_else(|| call.err("the op has no rule"))?;
-        let results = rule(&call);
+        self.apply(op, rule, args, name)
+    }
+
+    /// Runs a rule that stands for an op into this graph.
+    ///
+    /// # Errors
+    /// What the rule met.
+    pub fn apply<'b>(&'b self, op: &'static Op, rule: RuleFn, args: &[Arg], name: &str) -> Result<Vec<Value<'b>>> {
+        let results = rule(&Call { b: self, op, args: args.to_vec(), name: name.into() });
         self.error().map_or(Ok(results), Err)
     }
 }
@@ -494,7 +572,13 @@ impl<'b> Value<'b> {
 
     /// What is known of the value; of an erroneous one, nothing.
     pub fn meta(self) -> Meta {
-        if self.id == poison_id() { Meta::None } else { self.b.with_graph(|g| g.node(self.id).meta.clone()) }
+        if self.id == poison_id() {
+            return Meta::None;
+        }
+        if let Some(items) = self.b.results_of(self.id) {
+            return Meta::Tuple(items.into_iter().map(|id| self.b.value(id).meta()).collect());
+        }
+        self.b.with_graph(|g| g.node(self.id).meta.clone())
     }
 
     /// Sizes; of something other than a tensor, none.

@@ -6,6 +6,7 @@ use cleave_ir::graph::{Arg, Graph, Meta, Node, NodeId};
 use cleave_ir::op::{self, Class, Functional, Op};
 use cleave_ir::transform::{self, Replace};
 use cleave_ir::{Builder, IrError};
+use std::rc::Rc;
 
 /// Composites whose semantic form is kept although functional form breaks them up.
 const SEMANTIC: [&str; 3] = ["batch_norm", "reshape", "flatten"];
@@ -29,10 +30,7 @@ fn resolved(o: &Op) -> bool {
 
 /// The graph without aliases, inert ops and second names.
 pub(super) fn resolve(src: &Graph) -> Result<Graph> {
-    let mut g = src.clone();
-    while g.nodes().filter_map(|(_, n)| n.op()).any(resolved) {
-        g = driver::round(&g, &resolved)?;
-    }
+    let g = driver::expand(src, Rc::new(|o| o.rule.filter(|_| resolved(o))))?;
     Ok(transform::transform(&g, |b, _: NodeId, node, args| Ok(plain(b, node, args)?.unwrap_or(Replace::Copy)))?)
 }
 

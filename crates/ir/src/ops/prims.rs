@@ -7,7 +7,7 @@ use crate::builder::{Call, Value};
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::graph::{Arg, Meta};
-use crate::op::{Accuracy, Class, Levels, OpDef};
+use crate::op::{self, Accuracy, Class, Levels, OpDef};
 use cleave_numerics::DType;
 
 const BASE: OpDef =
@@ -289,7 +289,7 @@ pub static LOW_MEMORY_MAX_POOL: OpDef = OpDef {
             3 => "aten.max_pool3d_with_indices",
             _ => "aten.max_pool2d_with_indices",
         };
-        match c.b.call(op, c.args.clone()).meta() {
+        match c.b.infer(op::find(op)?, &c.args, &c.name)? {
             Meta::Tuple(items) => match items.first() {
                 Some(Meta::Tensor(t)) => {
                     let offsets = Meta::tensor(DType::I8, t.shape.clone());
@@ -297,7 +297,7 @@ pub static LOW_MEMORY_MAX_POOL: OpDef = OpDef {
                 }
                 _ => Err(c.err("expected a tensor")),
             },
-            _ => Err(c.b.error().unwrap_or_else(|| c.err("expected windows over two or three dimensions"))),
+            _ => Err(c.err("expected windows over two or three dimensions")),
         }
     }),
     ..BASE

@@ -4,15 +4,19 @@
 //! remove what it lowers better itself. Which ops a level breaks up follows from their records; only the
 //! steps after it name ops.
 
+mod inductor;
+
 use crate::error::{DecomposeError, Result};
-use cleave_ir::op::{self, Functional, Levels, Op};
+use cleave_ir::op::{self, Functional, Levels, Op, RuleFn};
 use indexmap::IndexMap;
 
 /// What a table does with an op, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Entry {
-    /// Whether the op's rule is run.
+    /// Whether a rule is run.
     pub decompose: bool,
+    /// The rule, if it is another than the one in the op's record.
+    pub rule: Option<RuleFn>,
     /// Why.
     pub reason: String,
     /// Which step decided: the table started from, `add`, `remove`, or `command line`.
@@ -20,7 +24,7 @@ pub struct Entry {
 }
 
 /// A map from op overloads to what is done with them. Ops that it does not name are kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Table {
     /// What it is called.
     pub name: String,
@@ -34,38 +38,54 @@ pub struct Table {
 const MUTATES: &str = "functional form: it writes to its argument";
 const ALIASES: &str = "functional form: another op says the same without aliasing";
 
-/// A step of composition: (op, reason).
-type Step = [(&'static str, &'static str)];
+/// One op in a step of composition.
+struct Step {
+    op: &'static str,
+    reason: &'static str,
+    rule: Option<RuleFn>,
+}
+
+impl Step {
+    /// The op, with the rule in its record.
+    const fn own(op: &'static str, reason: &'static str) -> Step {
+        Step { op, reason, rule: None }
+    }
+
+    /// The op, with a rule of the table's own.
+    const fn with(op: &'static str, reason: &'static str, rule: RuleFn) -> Step {
+        Step { op, reason, rule: Some(rule) }
+    }
+}
 
 /// What the CPU backend also wants broken up.
-const CPU_ADD: &Step = &[
-    (
+const CPU_ADD: &[Step] = &[
+    Step::own(
         "aten._native_batch_norm_legit_no_training",
         "what folding left is a product and a sum per channel: a pointwise program",
     ),
-    ("aten.split_with_sizes", "its parts are slices, which are views"),
-    ("aten.stack", "concatenation writes into place"),
+    Step::own("aten.split_with_sizes", "its parts are slices, which are views"),
+    Step::own("aten.stack", "concatenation writes into place"),
 ];
 
 /// What the CPU backend lowers better itself.
-const CPU_REMOVE: &Step = &[
-    ("aten.conv1d", "has a kernel of its own"),
-    ("aten.conv2d", "has a kernel of its own"),
-    ("aten.conv3d", "has a kernel of its own"),
-    ("aten.conv_transpose1d", "has a kernel of its own"),
-    ("aten.conv_transpose2d.input", "has a kernel of its own"),
-    ("aten.conv_transpose3d.input", "has a kernel of its own"),
-    ("aten.linear", "its weight is packed once; as addmm it would have to be recognised again"),
-    ("aten.max_pool2d", "one result is needed; the indices are not"),
-    ("aten.max_pool3d", "one result is needed; the indices are not"),
-    ("aten.adaptive_avg_pool2d", "one kernel for all sizes"),
-    ("aten.adaptive_avg_pool3d", "one kernel for all sizes"),
-    ("aten.softmax.int", "one kernel, three passes over a row in cache"),
-    ("aten.log_softmax.int", "one kernel, three passes over a row in cache"),
-    ("aten.layer_norm", "one kernel, two passes over a row in cache"),
-    ("aten.hardswish", "one instruction of a pointwise program, or a table of 256 bytes"),
-    ("aten.hardsigmoid", "one instruction of a pointwise program, or a table of 256 bytes"),
-    ("aten.silu", "one instruction of a pointwise program, or a table of 256 bytes"),
+const CPU_REMOVE: &[Step] = &[
+    Step::own("aten.conv1d", "has a kernel of its own"),
+    Step::own("aten.conv2d", "has a kernel of its own"),
+    Step::own("aten.conv3d", "has a kernel of its own"),
+    Step::own("aten.conv_transpose1d", "has a kernel of its own"),
+    Step::own("aten.conv_transpose2d.input", "has a kernel of its own"),
+    Step::own("aten.conv_transpose3d.input", "has a kernel of its own"),
+    Step::own("aten.linear", "its weight is packed once; as addmm it would have to be recognised again"),
+    Step::own("aten.max_pool2d", "one result is needed; the indices are not"),
+    Step::own("aten.max_pool3d", "one result is needed; the indices are not"),
+    Step::own("aten.adaptive_avg_pool2d", "one kernel for all sizes"),
+    Step::own("aten.adaptive_avg_pool3d", "one kernel for all sizes"),
+    Step::own("aten.softmax.int", "one kernel, three passes over a row in cache"),
+    Step::own("aten.log_softmax.int", "one kernel, three passes over a row in cache"),
+    Step::own("aten.layer_norm", "one kernel, two passes over a row in cache"),
+    Step::own("aten.hardswish", "one instruction of a pointwise program, or a table of 256 bytes"),
+    Step::own("aten.hardsigmoid", "one instruction of a pointwise program, or a table of 256 bytes"),
+    Step::own("aten.silu", "one instruction of a pointwise program, or a table of 256 bytes"),
 ];
 
 impl Table {
@@ -131,22 +151,29 @@ impl Table {
         self
     }
 
-    fn add(mut self, step: &Step) -> Table {
-        for (name, reason) in step {
-            self.set(listed(name), true, reason, "add");
+    fn add(mut self, steps: &[Step]) -> Table {
+        for s in steps {
+            let entry = Entry { decompose: true, rule: s.rule, reason: s.reason.into(), step: "add" };
+            self.entries.insert(listed(s.op).def.name, entry);
         }
         self
     }
 
-    fn remove(mut self, step: &Step) -> Table {
-        for (name, reason) in step {
-            self.set(listed(name), false, reason, "remove");
+    fn remove(mut self, steps: &[Step]) -> Table {
+        for s in steps {
+            self.set(listed(s.op), false, s.reason, "remove");
         }
         self
     }
 
     fn set(&mut self, o: &'static Op, decompose: bool, reason: &str, step: &'static str) {
-        self.entries.insert(o.def.name, Entry { decompose, reason: reason.into(), step });
+        self.entries.insert(o.def.name, Entry { decompose, rule: None, reason: reason.into(), step });
+    }
+
+    /// The rule by which the table breaks the op up, if it does.
+    pub fn rule(&self, o: &Op) -> Option<RuleFn> {
+        let entry = self.entries.get(o.def.name).filter(|e| e.decompose)?;
+        entry.rule.or(o.rule)
     }
 
     /// The built-in table with this name.
@@ -227,7 +254,7 @@ fn resolve(name: &str) -> Result<Vec<&'static Op>> {
 
 /// The built-in tables, shallow to deep.
 pub fn tables() -> Vec<Table> {
-    vec![Table::empty(), Table::semantic(), Table::cpu(), Table::core(), Table::prims()]
+    vec![Table::empty(), Table::semantic(), Table::cpu(), Table::core(), Table::inductor(), Table::prims()]
 }
 
 impl std::fmt::Display for Table {
@@ -289,7 +316,7 @@ mod tests {
         assert!(!amended.decomposes(op::find("aten.flatten.using_ints").unwrap()));
         assert_eq!(
             Table::named("inductor2").unwrap_err().to_string(),
-            "unknown table 'inductor2'; there are: empty, semantic, cpu, core, prims"
+            "unknown table 'inductor2'; there are: empty, semantic, cpu, core, inductor, prims"
         );
     }
 }
