@@ -8,6 +8,7 @@ use super::pointwise::{arith, int_power, zip};
 use super::reduce::{Rows, variance};
 use super::value::{Array, Data, Value};
 use crate::error::Result;
+use cleave_numerics::DType;
 use ndarray::{ArrayD, IxDyn};
 
 /// The anchors of this file.
@@ -17,6 +18,10 @@ pub const EVALS: &[(&str, EvalFn)] = &[
     ("prims.div.default", |c| arith(c, |a, b| a / b, |a, b| if b == 0 { 0 } else { a.wrapping_div(b) })),
     ("prims.pow.default", |c| arith(c, f64::powf, int_power)),
     ("prims.convert_element_type.default", |c| Ok(c.array("a")?.cast(c.dtype()).into())),
+    ("prims.isfinite.default", |c| {
+        let y = c.array("self")?.to_f64().mapv(|v| i64::from(v.is_finite()));
+        Ok(Array::int(DType::Bool, y).into())
+    }),
     ("prims.where.default", select),
     ("prims.broadcast_in_dim.default", broadcast_in_dim),
     ("prims.transpose.default", |c| {
@@ -31,9 +36,7 @@ pub const EVALS: &[(&str, EvalFn)] = &[
         let (n, start, step) = (c.int("length")?, c.int("start")?, c.int("step")?);
         let n = super::places::bounded(c, &[usize::try_from(n).map_err(|_| c.err(format!("{n} elements")))?])?;
         let at = |i: usize| start.wrapping_add(step.wrapping_mul(i as i64));
-        Ok(Array::int(cleave_numerics::DType::I64, (0..n).map(at).collect::<ndarray::Array1<i64>>().into_dyn())
-            .cast(c.dtype())
-            .into())
+        Ok(Array::int(DType::I64, (0..n).map(at).collect::<ndarray::Array1<i64>>().into_dyn()).cast(c.dtype()).into())
     }),
     ("prims.sum.default", |c| reduce(c, |r| r.iter().sum(), |r| r.iter().fold(0, |a, b| a.wrapping_add(*b)))),
     ("prims.prod.default", |c| reduce(c, |r| r.iter().product(), |r| r.iter().fold(1, |a, b| a.wrapping_mul(*b)))),
