@@ -232,6 +232,8 @@ pub struct SymbolRange {
 pub struct Graph {
     dag: DiGraph<Node, u32>,
     by_name: IndexMap<String, NodeId>,
+    /// For stems of names with a number, up to which number they are taken without gap.
+    numbered: IndexMap<String, usize>,
     /// Constants by name. Tied ones share their bytes.
     pub constants: IndexMap<String, Tensor>,
     /// Symbols of the inputs' shapes with their ranges.
@@ -244,6 +246,13 @@ pub struct Graph {
     pub output_names: Vec<String>,
 }
 
+/// A name's stem and the number behind it.
+fn numbered(name: &str) -> Option<(&str, usize)> {
+    let (stem, n) = name.rsplit_once('_')?;
+    let digits = !stem.is_empty() && n.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| n.parse().ok())?.map(|n| (stem, n))
+}
+
 impl Graph {
     /// Appends a node; its arguments must be in the graph already. The name is made unique and clean.
     pub fn push(&mut self, mut node: Node) -> NodeId {
@@ -251,6 +260,11 @@ impl Graph {
         let edges: Vec<(NodeId, u32)> =
             node.args.iter().enumerate().flat_map(|(i, a)| a.nodes().into_iter().map(move |n| (n, i as u32))).collect();
         let name = node.name.clone();
+        if let Some((stem, n)) = numbered(&name) {
+            let last = self.numbered.entry(stem.into()).or_insert(0);
+            // Numbers follow one another; a far one does not hide those before it.
+            *last += usize::from(n == *last + 1);
+        }
         let id = self.dag.add_node(node);
         for (from, slot) in edges {
             self.dag.add_edge(from, id, slot);
@@ -268,22 +282,10 @@ impl Graph {
         if !self.by_name.contains_key(&base) {
             return base;
         }
-        let stem = match base.rsplit_once('_') {
-            Some((s, n)) if !s.is_empty() && !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()) => s.to_string(),
-            _ => base.clone(),
-        };
-        let mut hint = self.by_name.len().min(1);
-        // Numbers grow with use; doubling steps find a free one without trying all.
-        let free = |n: usize| !self.by_name.contains_key(&format!("{stem}_{n}"));
-        let mut step = 1;
-        while !free(hint) {
-            hint += step;
-            step *= 2;
-        }
-        while hint > 1 && free(hint - 1) {
-            hint -= 1;
-        }
-        format!("{stem}_{hint}")
+        let stem = numbered(&base).map_or(base.as_str(), |(stem, _)| stem).to_string();
+        let from = self.numbered.get(&stem).map_or(1, |n| n + 1);
+        let free = (from..).find(|n| !self.by_name.contains_key(&format!("{stem}_{n}")));
+        format!("{stem}_{}", free.expect("invariant: there are more numbers than names"))
     }
 
     /// The node.
@@ -301,6 +303,7 @@ impl Graph {
         Graph {
             dag: DiGraph::default(),
             by_name: IndexMap::new(),
+            numbered: IndexMap::new(),
             constants: self.constants.clone(),
             symbols: self.symbols.clone(),
             metadata: self.metadata.clone(),
