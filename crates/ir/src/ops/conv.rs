@@ -10,7 +10,7 @@ use crate::op::{Accuracy, Class, Levels, OpDef};
 const BASE: OpDef = OpDef { class: Class::Strategic, accuracy: Accuracy::Approximate, ..OpDef::BASE };
 
 macro_rules! conv {
-    ($n:literal) => {
+    ($n:literal, $example:literal) => {
         OpDef {
             name: concat!("aten.conv", $n, "d.default"),
             schema: concat!(
@@ -25,13 +25,14 @@ macro_rules! conv {
             weight_axis: Some(0),
             rule: Some(|c| vec![convolution(c, false)]),
             infer: Some(conv_meta),
+            example: $example,
             ..BASE
         }
     };
 }
 
 macro_rules! conv_transpose {
-    ($name:literal, $n:literal) => {
+    ($name:literal, $n:literal, $example:literal) => {
         OpDef {
             name: $name,
             schema: concat!(
@@ -48,27 +49,40 @@ macro_rules! conv_transpose {
             weight_axis: Some(1),
             rule: Some(|c| vec![convolution(c, true)]),
             infer: Some(conv_meta),
+            example: $example,
             ..BASE
         }
     };
 }
 
 /// Convolution over one dimension; weight `[out, in/groups, k]`.
-pub static CONV1D: OpDef = conv!("1");
+pub static CONV1D: OpDef = conv!("1", "f32[2, 4, 6], f32[2, 2, 3], f32[2], [2], [1], [1], 2 | f32[2, 5], f32[3, 2, 2]");
 /// Convolution over two dimensions; weight `[out, in/groups, kh, kw]`.
-pub static CONV2D: OpDef = conv!("2");
+pub static CONV2D: OpDef = conv!(
+    "2",
+    "f32[1, 2, 5, 4], f32[3, 2, 3, 2], f32[3], [2, 1], [1, 0] | f32[2, 4, 4], f32[2, 1, 2, 2], none, [1, 1], [0, 0], [2, 1], 2"
+);
 /// Convolution over three dimensions.
-pub static CONV3D: OpDef = conv!("3");
+pub static CONV3D: OpDef = conv!("3", "f32[1, 1, 3, 3, 3], f32[2, 1, 2, 2, 1]");
 /// Transposed convolution over one dimension; weight `[in, out/groups, k]`.
-pub static CONV_TRANSPOSE1D: OpDef = conv_transpose!("aten.conv_transpose1d.default", "1");
+pub static CONV_TRANSPOSE1D: OpDef = conv_transpose!(
+    "aten.conv_transpose1d.default",
+    "1",
+    "f32[2, 4, 3], f32[4, 1, 3], f32[2], [2], [1], [1], 2 | f32[2, 3], f32[2, 3, 2]"
+);
 /// Transposed convolution over two dimensions; weight `[in, out/groups, kh, kw]`.
-pub static CONV_TRANSPOSE2D: OpDef = conv_transpose!("aten.conv_transpose2d.input", "2");
+pub static CONV_TRANSPOSE2D: OpDef = conv_transpose!(
+    "aten.conv_transpose2d.input",
+    "2",
+    "f32[1, 2, 3, 2], f32[2, 3, 2, 3], f32[3], [2, 1], [1, 0], [1, 0]"
+);
 
 /// Transposed convolution over three dimensions.
-pub static CONV_TRANSPOSE3D: OpDef = conv_transpose!("aten.conv_transpose3d.input", "3");
+pub static CONV_TRANSPOSE3D: OpDef =
+    conv_transpose!("aten.conv_transpose3d.input", "3", "f32[1, 1, 2, 2, 2], f32[1, 2, 2, 1, 2]");
 
 macro_rules! conv_padding {
-    ($n:literal) => {
+    ($n:literal, $example:literal) => {
         OpDef {
             name: concat!("aten.conv", $n, "d.padding"),
             schema: concat!(
@@ -80,17 +94,25 @@ macro_rules! conv_padding {
             ),
             weight_axis: Some(0),
             rule: Some(|c| vec![named_padding(c, concat!("aten.conv", $n, "d"))]),
+            example: $example,
             ..BASE
         }
     };
 }
 
 /// [`CONV1D`] with padding `"valid"` (none) or `"same"` (the input's size).
-pub static CONV1D_PADDING: OpDef = conv_padding!("1");
+pub static CONV1D_PADDING: OpDef = conv_padding!(
+    "1",
+    "f32[1, 2, 5], f32[2, 2, 3], f32[2], [1], \"same\" | f32[2, 5], f32[2, 2, 2], none, [1], \"same\""
+);
 /// [`CONV2D`] with padding `"valid"` (none) or `"same"` (the input's size).
-pub static CONV2D_PADDING: OpDef = conv_padding!("2");
+pub static CONV2D_PADDING: OpDef = conv_padding!(
+    "2",
+    "f32[1, 2, 4, 4], f32[2, 2, 3, 2], none, [1, 1], \"same\" | f32[1, 2, 4, 4], f32[2, 2, 3, 2], none, [2, 1], \"valid\""
+);
 /// [`CONV3D`] with padding `"valid"` (none) or `"same"` (the input's size).
-pub static CONV3D_PADDING: OpDef = conv_padding!("3");
+pub static CONV3D_PADDING: OpDef =
+    conv_padding!("3", "f32[1, 1, 3, 3, 3], f32[1, 1, 2, 3, 2], none, [1, 1, 1], \"same\"");
 
 /// Padding `"same"` puts `dilation·(k - 1)` elements around, the odd one behind.
 fn named_padding<'b>(c: &Call<'b>, op: &str) -> Value<'b> {
@@ -122,14 +144,38 @@ pub static CONVOLUTION: OpDef = OpDef {
     ..BASE
 };
 
+/// Gradients of [`CONVOLUTION`]'s input, weight and bias; those that the mask does not ask for are nothing.
+pub static CONVOLUTION_BACKWARD: OpDef = OpDef {
+    name: "aten.convolution_backward.default",
+    schema: "(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
+    levels: Levels::ALL,
+    infer: Some(|c| {
+        let (x, w) = (c.meta("input")?, c.meta("weight")?);
+        let channels = match (c.bool("transposed"), w.shape.get(..2)) {
+            (false, Some([out, _])) => out.clone(),
+            (true, Some([_, out])) => out.clone() * c.dim("groups"),
+            _ => return Err(c.err(&format!("weight of shape {:?}", w.shape))),
+        };
+        let bias = Meta::tensor(w.dtype, vec![channels]);
+        let Arg::List(mask) = c.arg("output_mask") else { return Err(c.err("expected three bools")) };
+        ensure(c, mask.len() == 3, || format!("{} bools, expected 3", mask.len()))?;
+        let asked = |(m, wanted): (Meta, &Arg)| if *wanted == Arg::Bool(true) { m } else { Meta::None };
+        Ok(Meta::Tuple([Meta::Tensor(x), Meta::Tensor(w), bias].into_iter().zip(mask).map(asked).collect()))
+    }),
+    ..BASE
+};
+
 fn convolution<'b>(c: &Call<'b>, transposed: bool) -> Value<'b> {
+    let x = c.tensor("input");
     let zeros = vec![0i64; c.ints("stride").len()];
     let output_padding = if transposed { c.arg("output_padding").clone() } else { zeros.into() };
     let pick = |n: &str| c.arg(n).clone();
-    c.b.call(
+    // An input without a batch is a batch of one on the way.
+    let single = x.rank() + 1 == c.tensor("weight").rank();
+    let x = if single { x.op("aten.unsqueeze", vec![0i64.into()]) } else { x };
+    let y = x.op(
         "aten.convolution",
         vec![
-            pick("input"),
             pick("weight"),
             pick("bias"),
             pick("stride"),
@@ -139,7 +185,8 @@ fn convolution<'b>(c: &Call<'b>, transposed: bool) -> Value<'b> {
             output_padding,
             pick("groups"),
         ],
-    )
+    );
+    if single { y.op("aten.squeeze.dims", vec![vec![0i64].into()]) } else { y }
 }
 
 /// Output type and shape of every op in this file.
@@ -212,4 +259,5 @@ pub static OPS: &[&OpDef] = &[
     &CONV_TRANSPOSE2D,
     &CONV_TRANSPOSE3D,
     &CONVOLUTION,
+    &CONVOLUTION_BACKWARD,
 ];

@@ -18,6 +18,15 @@ pub static INDEX: OpDef = OpDef {
     ..BASE
 };
 
+/// [`INDEX`] with indices that are known to lie inside.
+pub static UNSAFE_INDEX: OpDef = OpDef {
+    name: "aten._unsafe_index.Tensor",
+    levels: Levels::TORCH.and(Levels::ATEN),
+    rule: Some(|c| vec![c.b.call("aten.index.Tensor", c.args.to_vec())]),
+    example: "f32[3, 4], [i64[2]<3, i64[2]<4]",
+    ..INDEX
+};
+
 fn index(c: &Call<'_>) -> Result<Meta> {
     let m = c.meta("self")?;
     let Arg::List(items) = c.arg("indices") else { return Err(c.err("expected a list of indices")) };
@@ -150,4 +159,5 @@ pub static TOPK: OpDef = OpDef {
 };
 
 /// The family.
-pub static OPS: &[&OpDef] = &[&INDEX, &INDEX_SELECT, &GATHER, &EMBEDDING, &SCATTER, &ROLL, &CUMSUM, &TOPK];
+pub static OPS: &[&OpDef] =
+    &[&INDEX, &UNSAFE_INDEX, &INDEX_SELECT, &GATHER, &EMBEDDING, &SCATTER, &ROLL, &CUMSUM, &TOPK];

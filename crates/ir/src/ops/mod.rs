@@ -18,6 +18,7 @@ pub mod prims;
 pub mod promote;
 pub mod quantized;
 pub mod reduce;
+pub mod resize;
 pub mod structural;
 pub mod unary;
 pub mod view;
@@ -43,6 +44,8 @@ pub static ALL: &[&[&OpDef]] = &[
     prims::OPS[1],
     quantized::OPS,
     reduce::OPS,
+    resize::OPS[0],
+    resize::OPS[1],
     structural::OPS[0],
     structural::OPS[1],
     structural::OPS[2],

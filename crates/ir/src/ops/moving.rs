@@ -1,11 +1,11 @@
-//! Elements joined, padded and resized.
+//! Elements joined and padded.
 
 use super::infer::{ensure, promote};
 use crate::builder::Call;
 use crate::dim::Dim;
 use crate::error::Result;
-use crate::graph::{Arg, Meta};
-use crate::op::{Accuracy, Class, Levels, OpDef};
+use crate::graph::Meta;
+use crate::op::{Class, Levels, OpDef};
 
 const BASE: OpDef = OpDef { class: Class::Move, ..OpDef::BASE };
 
@@ -129,71 +129,5 @@ pub static FLIP: OpDef = OpDef {
     ..BASE
 };
 
-/// Nearest element: source index `floor(i / scale)`.
-pub static UPSAMPLE_NEAREST2D: OpDef = OpDef {
-    name: "aten.upsample_nearest2d.vec",
-    schema: "(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
-    levels: Levels::ALL,
-    infer: Some(upsample),
-    ..BASE
-};
-
-/// Nearest element by the centres: source index `floor((i + 0.5) / scale)`.
-pub static UPSAMPLE_NEAREST_EXACT2D: OpDef = OpDef { name: "aten._upsample_nearest_exact2d.vec", ..UPSAMPLE_NEAREST2D };
-
-/// Bicubic interpolation (a = -0.75).
-pub static UPSAMPLE_BICUBIC2D: OpDef = OpDef { name: "aten.upsample_bicubic2d.vec", ..UPSAMPLE_BILINEAR2D };
-
-/// Bilinear interpolation.
-pub static UPSAMPLE_BILINEAR2D: OpDef = OpDef {
-    name: "aten.upsample_bilinear2d.vec",
-    schema: "(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
-    levels: Levels::ALL,
-    accuracy: Accuracy::Approximate,
-    infer: Some(upsample),
-    ..BASE
-};
-
-fn upsample(c: &Call<'_>) -> Result<Meta> {
-    let m = c.meta("input")?;
-    ensure(c, m.shape.len() == 4, || format!("rank {}, expected 4", m.shape.len()))?;
-    let mut shape = m.shape[..2].to_vec();
-    match (c.arg("output_size"), c.arg("scale_factors")) {
-        (Arg::List(_), _) => shape.extend(c.dims("output_size")),
-        (_, Arg::List(scales)) => {
-            for (n, s) in m.shape[2..].iter().zip(scales) {
-                let s = match s {
-                    Arg::Float(f) => *f,
-                    Arg::Int(i) => *i as f64,
-                    other => return Err(c.err(&format!("scale {other:?}"))),
-                };
-                ensure(c, s > 0.0 && s.is_finite(), || format!("scale {s}"))?;
-                shape.push(match n.as_const() {
-                    Some(n) => ((n as f64 * s).floor() as i64).into(),
-                    None if s.fract() == 0.0 => n.clone() * (s as i64).into(),
-                    None if (1.0 / s).fract() == 0.0 => n.floor_div(&Dim::from((1.0 / s) as i64)),
-                    None => return Err(c.err(&format!("scale {s} of a size that is not known"))),
-                });
-            }
-        }
-        _ => return Err(c.err("neither output_size nor scale_factors given")),
-    }
-    ensure(c, shape.len() == 4, || "expected two sizes".into())?;
-    Ok(Meta::tensor(m.dtype, shape))
-}
-
 /// The family.
-pub static OPS: &[&OpDef] = &[
-    &CAT,
-    &CONSTANT_PAD,
-    &PAD,
-    &REFLECTION_PAD2D,
-    &REPLICATION_PAD2D,
-    &STACK,
-    &REPEAT,
-    &FLIP,
-    &UPSAMPLE_NEAREST2D,
-    &UPSAMPLE_NEAREST_EXACT2D,
-    &UPSAMPLE_BILINEAR2D,
-    &UPSAMPLE_BICUBIC2D,
-];
+pub static OPS: &[&OpDef] = &[&CAT, &CONSTANT_PAD, &PAD, &REFLECTION_PAD2D, &REPLICATION_PAD2D, &STACK, &REPEAT, &FLIP];

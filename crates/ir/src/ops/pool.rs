@@ -17,6 +17,7 @@ pub static MAX_POOL2D: OpDef = OpDef {
     schema: "(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor",
     infer: Some(|c| Ok(Meta::tensor(c.meta("self")?.dtype, pooled(c)?))),
     rule: Some(|c| vec![c.b.getitem(c.b.call("aten.max_pool2d_with_indices", c.args.to_vec()), 0)]),
+    example: "f32[1, 2, 4, 4]!, [2, 2] | f32[2, 5, 4]!, [3, 2], [2, 1], [1, 0], [1, 2], true",
     ..BASE
 };
 
@@ -24,11 +25,8 @@ pub static MAX_POOL2D: OpDef = OpDef {
 pub static MAX_POOL2D_WITH_INDICES: OpDef = OpDef {
     name: "aten.max_pool2d_with_indices.default",
     schema: "(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
-    levels: Levels::ATEN.and(Levels::CORE),
-    infer: Some(|c| {
-        let shape = pooled(c)?;
-        Ok(Meta::Tuple(vec![Meta::tensor(c.meta("self")?.dtype, shape.clone()), Meta::tensor(DType::I64, shape)]))
-    }),
+    levels: Levels::ALL,
+    infer: Some(|c| with_indices(Meta::tensor(c.meta("self")?.dtype, pooled(c)?))),
     ..BASE
 };
 
@@ -48,21 +46,28 @@ pub static ADAPTIVE_AVG_POOL2D: OpDef = OpDef {
     schema: "(Tensor self, SymInt[2] output_size) -> Tensor",
     accuracy: Accuracy::Approximate,
     infer: Some(|c| adaptive(c, 2)),
-    rule: Some(|c| {
-        let x = c.tensor("self");
-        if c.dims("output_size").iter().any(|d| !d.is(1)) {
-            return vec![x.op("aten._adaptive_avg_pool2d", vec![c.arg("output_size").clone()])];
-        }
-        let last = strides::is_channels_last(&x.shape(), &x.strides());
-        let mean = x.op("aten.mean.dim", vec![vec![-1i64, -2].into(), true.into()]);
-        // torch keeps the memory format of its input.
-        let shape = mean.shape();
-        let [_, channels, _, _] = shape.as_slice() else { return vec![mean] };
-        let steps = vec![channels.clone(), Dim::from(1i64), channels.clone(), channels.clone()];
-        vec![if last { mean.op("aten.as_strided", vec![shape.clone().into(), steps.into()]) } else { mean }]
-    }),
+    rule: Some(|c| adaptive_avg(c, "aten._adaptive_avg_pool2d")),
+    example: "f32[1, 2, 4, 5], [2, 3] | f32[2, 3, 4], [1, 1]",
     ..BASE
 };
+
+/// torch's way: to a size of 1 the mean, else the op.
+fn adaptive_avg<'b>(c: &Call<'b>, op: &str) -> Vec<Value<'b>> {
+    let (x, sizes) = (c.tensor("self"), c.dims("output_size"));
+    if sizes.iter().any(|d| !d.is(1)) {
+        return vec![x.op(op, vec![sizes.into()])];
+    }
+    let axes: Vec<i64> = (1..=sizes.len() as i64).map(|i| -i).collect();
+    let mean = x.op("aten.mean.dim", vec![axes.into(), true.into()]);
+    // torch keeps the memory format of its input.
+    let shape = mean.shape();
+    if !strides::is_channels_last(&x.shape(), &x.strides()) {
+        return vec![mean];
+    }
+    let mut steps = vec![shape[1].clone(); shape.len()];
+    steps[1] = Dim::from(1i64);
+    vec![mean.op("aten.as_strided", vec![shape.into(), steps.into()])]
+}
 
 /// [`ADAPTIVE_AVG_POOL2D`] over three dimensions.
 pub static ADAPTIVE_AVG_POOL3D: OpDef = OpDef {
@@ -70,13 +75,8 @@ pub static ADAPTIVE_AVG_POOL3D: OpDef = OpDef {
     schema: "(Tensor self, SymInt[3] output_size) -> Tensor",
     accuracy: Accuracy::Approximate,
     infer: Some(|c| adaptive(c, 3)),
-    rule: Some(|c| {
-        let x = c.tensor("self");
-        vec![match c.dims("output_size").iter().all(|d| d.is(1)) {
-            true => x.op("aten.mean.dim", vec![vec![-1i64, -2, -3].into(), true.into()]),
-            false => x.op("aten._adaptive_avg_pool3d", vec![c.arg("output_size").clone()]),
-        }]
-    }),
+    rule: Some(|c| adaptive_avg(c, "aten._adaptive_avg_pool3d")),
+    example: "f32[1, 1, 2, 3, 4], [2, 2, 2] | f32[1, 2, 2, 2, 2], [1, 1, 1]",
     ..BASE
 };
 
@@ -84,9 +84,13 @@ pub static ADAPTIVE_AVG_POOL3D: OpDef = OpDef {
 pub static ADAPTIVE_AVG_POOL1D: OpDef = OpDef {
     name: "aten.adaptive_avg_pool1d.default",
     schema: "(Tensor self, int[1] output_size) -> Tensor",
-    levels: Levels::TORCH.and(Levels::ATEN).and(Levels::CORE),
     accuracy: Accuracy::Approximate,
     infer: Some(|c| adaptive(c, 1)),
+    rule: Some(|c| {
+        let size = [vec![Dim::from(1i64)], c.dims("output_size")].concat();
+        flat(vec![upright(c).op("aten.adaptive_avg_pool2d", vec![size.into()])])
+    }),
+    example: "f32[1, 2, 5], [2] | f32[2, 5], [1]",
     ..BASE
 };
 
@@ -108,6 +112,58 @@ pub static CORE_ADAPTIVE_AVG_POOL2D: OpDef = OpDef {
     accuracy: Accuracy::Approximate,
     infer: Some(|c| adaptive(c, 2)),
     ..BASE
+};
+
+/// Greatest elements over a grid of this size, and where they were.
+pub static ADAPTIVE_MAX_POOL2D: OpDef = OpDef {
+    name: "aten.adaptive_max_pool2d.default",
+    schema: "(Tensor self, int[2] output_size) -> (Tensor, Tensor)",
+    levels: Levels::ALL,
+    infer: Some(|c| with_indices(adaptive(c, 2)?)),
+    ..BASE
+};
+
+/// [`ADAPTIVE_MAX_POOL2D`] over three dimensions.
+pub static ADAPTIVE_MAX_POOL3D: OpDef = OpDef {
+    name: "aten.adaptive_max_pool3d.default",
+    schema: "(Tensor self, int[3] output_size) -> (Tensor, Tensor)",
+    infer: Some(|c| with_indices(adaptive(c, 3)?)),
+    ..ADAPTIVE_MAX_POOL2D
+};
+
+/// [`ADAPTIVE_MAX_POOL2D`] over one dimension.
+pub static ADAPTIVE_MAX_POOL1D: OpDef = OpDef {
+    name: "aten.adaptive_max_pool1d.default",
+    schema: "(Tensor self, int[1] output_size) -> (Tensor, Tensor)",
+    levels: Levels::TORCH.and(Levels::ATEN),
+    infer: Some(|c| with_indices(adaptive(c, 1)?)),
+    rule: Some(|c| {
+        let size = [vec![1], c.ints("output_size")].concat();
+        let both = upright(c).op("aten.adaptive_max_pool2d", vec![size.into()]);
+        flat(vec![c.b.getitem(both, 0), c.b.getitem(both, 1)])
+    }),
+    example: "f32[1, 2, 5]!, [2] | f32[2, 5]!, [1]",
+    ..BASE
+};
+
+/// Values of this type and shape, and where they were.
+fn with_indices(values: Meta) -> Result<Meta> {
+    let shape = values.dims();
+    Ok(Meta::Tuple(vec![values, Meta::tensor(DType::I64, shape)]))
+}
+
+/// Greatest elements of windows that lie where random numbers say, and where they were.
+pub static FRACTIONAL_MAX_POOL2D: OpDef = OpDef {
+    name: "aten.fractional_max_pool2d.default",
+    schema: "(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)",
+    ..ADAPTIVE_MAX_POOL2D
+};
+
+/// [`FRACTIONAL_MAX_POOL2D`] over three dimensions.
+pub static FRACTIONAL_MAX_POOL3D: OpDef = OpDef {
+    name: "aten.fractional_max_pool3d.default",
+    schema: "(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)",
+    ..ADAPTIVE_MAX_POOL3D
 };
 
 fn adaptive(c: &Call<'_>, n: usize) -> Result<Meta> {
@@ -163,7 +219,8 @@ pub static MAX_POOL1D: OpDef = OpDef {
     name: "aten.max_pool1d.default",
     schema: "(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> Tensor",
     infer: Some(|c| Ok(Meta::tensor(c.meta("self")?.dtype, pooled(c)?))),
-    rule: Some(|c| vec![over_two(c, "aten.max_pool2d", &[("padding", 0), ("dilation", 1)])]),
+    rule: Some(|c| flat(vec![over_two(c, "aten.max_pool2d", &[("padding", 0), ("dilation", 1)])])),
+    example: "f32[1, 2, 6]!, [2] | f32[2, 6]!, [3], [2], [1], [1], true",
     ..BASE
 };
 
@@ -172,13 +229,23 @@ pub static AVG_POOL1D: OpDef = OpDef {
     name: "aten.avg_pool1d.default",
     schema: "(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
     accuracy: Accuracy::Approximate,
-    levels: Levels::TORCH.and(Levels::ATEN).and(Levels::CORE),
     infer: Some(|c| Ok(Meta::tensor(c.meta("self")?.dtype, pooled(c)?))),
-    rule: Some(|c| vec![over_two(c, "aten.avg_pool2d", &[("padding", 0)])]),
+    rule: Some(|c| flat(vec![over_two(c, "aten.avg_pool2d", &[("padding", 0)])])),
+    example: "f32[1, 2, 6], [2] | f32[2, 6], [3], [2], [1], true, false",
     ..BASE
 };
 
-/// A pooling op over one dimension as the one over two, the other of size 1.
+/// The input with a dimension of size 1 before the last.
+fn upright<'b>(c: &Call<'b>) -> Value<'b> {
+    c.tensor("self").op("aten.unsqueeze", vec![(-2i64).into()])
+}
+
+/// [`upright`] undone.
+fn flat(results: Vec<Value<'_>>) -> Vec<Value<'_>> {
+    results.into_iter().map(|y| y.op("aten.squeeze.dims", vec![vec![-2i64].into()])).collect()
+}
+
+/// A pooling op over one dimension by the one over two, the other of size 1; its lists after kernel and stride.
 fn over_two<'b>(c: &Call<'b>, op: &str, lists: &[(&str, i64)]) -> Value<'b> {
     let pair = |name: &str, other: i64| -> Arg { [vec![other], c.ints(name)].concat().into() };
     let kernel = pair("kernel_size", 1);
@@ -189,11 +256,21 @@ fn over_two<'b>(c: &Call<'b>, op: &str, lists: &[(&str, i64)]) -> Value<'b> {
     if c.op.schema.index("count_include_pad").is_some() {
         args.push(c.arg("count_include_pad").clone());
     }
-    c.tensor("self")
-        .op("aten.unsqueeze", vec![(-2i64).into()])
-        .op(op, args)
-        .op("aten.squeeze.dims", vec![vec![-2i64].into()])
+    upright(c).op(op, args)
 }
+
+/// [`MAX_POOL1D`] and where the elements were.
+pub static MAX_POOL1D_WITH_INDICES: OpDef = OpDef {
+    name: "aten.max_pool1d_with_indices.default",
+    schema: "(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
+    infer: Some(|c| with_indices(Meta::tensor(c.meta("self")?.dtype, pooled(c)?))),
+    rule: Some(|c| {
+        let both = over_two(c, "aten.max_pool2d_with_indices", &[("padding", 0), ("dilation", 1)]);
+        flat(vec![c.b.getitem(both, 0), c.b.getitem(both, 1)])
+    }),
+    example: "f32[1, 2, 6]!, [2] | f32[2, 6]!, [3], [2], [1], [1], true",
+    ..BASE
+};
 
 /// [`MAX_POOL2D`] over three dimensions.
 pub static MAX_POOL3D: OpDef = OpDef {
@@ -201,6 +278,7 @@ pub static MAX_POOL3D: OpDef = OpDef {
     schema: "(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor",
     infer: Some(|c| Ok(Meta::tensor(c.meta("self")?.dtype, pooled(c)?))),
     rule: Some(|c| vec![c.b.getitem(c.b.call("aten.max_pool3d_with_indices", c.args.to_vec()), 0)]),
+    example: "f32[1, 1, 2, 4, 4]!, [2, 2, 2]",
     ..BASE
 };
 
@@ -218,9 +296,101 @@ pub static AVG_POOL3D: OpDef = OpDef {
     ..AVG_POOL2D
 };
 
+/// Elements put back where the indices of a [`MAX_POOL2D_WITH_INDICES`] say, zeros elsewhere.
+pub static MAX_UNPOOL2D: OpDef = OpDef {
+    name: "aten.max_unpool2d.default",
+    schema: "(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor",
+    infer: Some(|c| adaptive(c, 2)),
+    rule: Some(|c| unpool(c, 2)),
+    example: "f32[1, 2, 1, 2], i64[1, 2, 1, 2]<2, [2, 4]",
+    ..BASE
+};
+
+/// [`MAX_UNPOOL2D`] over three dimensions.
+pub static MAX_UNPOOL3D: OpDef = OpDef {
+    name: "aten.max_unpool3d.default",
+    schema: "(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor",
+    infer: Some(|c| adaptive(c, 3)),
+    rule: Some(|c| unpool(c, 3)),
+    example: "f32[1, 2, 1, 1, 2], i64[1, 2, 1, 1, 2]<2, [1, 2, 4], [2, 2, 2], [0, 0, 0]",
+    ..BASE
+};
+
+fn unpool<'b>(c: &Call<'b>, n: usize) -> Vec<Value<'b>> {
+    let (x, at, size) = (c.tensor("self"), c.tensor("indices"), c.dims("output_size"));
+    let shape = x.shape();
+    let Some(lead) = shape.len().checked_sub(n).filter(|_| size.len() == n && at.shape() == shape) else {
+        c.fail(&format!("{shape:?} by indices of shape {:?} to {size:?}", at.shape()));
+        return vec![x];
+    };
+    // Over three dimensions torch forgets how its input lies.
+    let last = n == 2 && strides::is_channels_last(&shape, &x.strides());
+    let restored = |y: Value<'b>| if last { y.op("aten.clone", vec!["channels_last".into()]) } else { y };
+    let to = [&shape[..lead], &size].concat();
+    let zeros = x.op("aten.new_zeros", vec![to.clone().into()]);
+    if to.iter().any(|d| d.is(0)) {
+        return vec![restored(zeros)];
+    }
+    let (planes, volume): (Dim, Dim) = (shape[..lead].iter().cloned().product(), size.iter().cloned().product());
+    let plane = c.b.call("aten.arange.default", vec![planes.clone().into()]);
+    let plane = plane.view([&shape[..lead], &vec![Dim::from(1i64); n]].concat());
+    let row = |x: Value<'b>| x.op("aten.reshape", vec![vec![-1i64].into()]);
+    let at = row(at + plane.op("aten.mul.Tensor", vec![volume.into()]));
+    let y = row(zeros).op("aten.index_put", vec![vec![at].into(), row(x).into()]);
+    vec![restored(y.view(to))]
+}
+
+/// A gradient: of the type and shape of the pooling's input.
+const BACKWARD: OpDef = OpDef {
+    levels: Levels::ALL,
+    accuracy: Accuracy::Approximate,
+    infer: Some(|c| Ok(Meta::Tensor(c.meta("self")?))),
+    ..BASE
+};
+
+/// Gradient of [`MAX_POOL2D`]'s input.
+pub static MAX_POOL2D_BACKWARD: OpDef = OpDef {
+    name: "aten.max_pool2d_with_indices_backward.default",
+    schema: "(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor",
+    ..BACKWARD
+};
+
+/// Gradient of [`MAX_POOL3D`]'s input.
+pub static MAX_POOL3D_BACKWARD: OpDef = OpDef {
+    name: "aten.max_pool3d_with_indices_backward.default",
+    schema: "(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor",
+    ..BACKWARD
+};
+
+/// Gradient of [`AVG_POOL2D`]'s input.
+pub static AVG_POOL2D_BACKWARD: OpDef = OpDef {
+    name: "aten.avg_pool2d_backward.default",
+    schema: "(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor",
+    ..BACKWARD
+};
+
+/// Gradient of [`AVG_POOL3D`]'s input.
+pub static AVG_POOL3D_BACKWARD: OpDef = OpDef {
+    name: "aten.avg_pool3d_backward.default",
+    schema: "(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor",
+    ..BACKWARD
+};
+
+/// Gradient of [`CORE_ADAPTIVE_AVG_POOL2D`]'s input.
+pub static ADAPTIVE_AVG_POOL2D_BACKWARD: OpDef = OpDef {
+    name: "aten._adaptive_avg_pool2d_backward.default",
+    schema: "(Tensor grad_output, Tensor self) -> Tensor",
+    ..BACKWARD
+};
+
+/// Gradient of [`CORE_ADAPTIVE_AVG_POOL3D`]'s input.
+pub static ADAPTIVE_AVG_POOL3D_BACKWARD: OpDef =
+    OpDef { name: "aten._adaptive_avg_pool3d_backward.default", ..ADAPTIVE_AVG_POOL2D_BACKWARD };
+
 /// The family.
 pub static OPS: &[&OpDef] = &[
     &MAX_POOL1D,
+    &MAX_POOL1D_WITH_INDICES,
     &MAX_POOL2D,
     &MAX_POOL2D_WITH_INDICES,
     &MAX_POOL3D,
@@ -233,4 +403,17 @@ pub static OPS: &[&OpDef] = &[
     &ADAPTIVE_AVG_POOL3D,
     &CORE_ADAPTIVE_AVG_POOL2D,
     &CORE_ADAPTIVE_AVG_POOL3D,
+    &ADAPTIVE_MAX_POOL1D,
+    &ADAPTIVE_MAX_POOL2D,
+    &ADAPTIVE_MAX_POOL3D,
+    &FRACTIONAL_MAX_POOL2D,
+    &FRACTIONAL_MAX_POOL3D,
+    &MAX_UNPOOL2D,
+    &MAX_UNPOOL3D,
+    &MAX_POOL2D_BACKWARD,
+    &MAX_POOL3D_BACKWARD,
+    &AVG_POOL2D_BACKWARD,
+    &AVG_POOL3D_BACKWARD,
+    &ADAPTIVE_AVG_POOL2D_BACKWARD,
+    &ADAPTIVE_AVG_POOL3D_BACKWARD,
 ];

@@ -68,8 +68,10 @@ pub(crate) fn fallback(l: &mut Lower<'_>, id: NodeId) -> Result<()> {
         args.push(Operand::Read(value.clone()));
         reads.push(value);
     }
+    // A result that was not asked for has no elements.
+    let absent = || Meta::tensor(cleave_numerics::DType::F32, vec![0i64.into()]);
     let metas = match &node.meta {
-        Meta::Tuple(items) => items.clone(),
+        Meta::Tuple(items) => items.iter().map(|m| if *m == Meta::None { absent() } else { m.clone() }).collect(),
         m => vec![m.clone()],
     };
     let mut results = vec![];

@@ -5,6 +5,7 @@
 //! and the graph that it makes is interpreted in turn.
 
 mod compare;
+mod conv;
 mod create;
 mod ctx;
 mod index;
@@ -40,6 +41,7 @@ type EvalFn = fn(&Ctx<'_>) -> Result<Value>;
 static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
     let families = [
         compare::EVALS,
+        conv::EVALS,
         create::EVALS,
         index::EVALS,
         matmul::EVALS,
@@ -148,9 +150,14 @@ pub fn eval_node(g: &Graph, id: NodeId, tensors: &[Tensor], bound: &Bindings) ->
         values[n.index()] = Some(Value::Array(Array::from_tensor(t)));
     }
     match call_node(g, id, op, &values, bound)? {
-        Value::List(items) => items.iter().map(|v| as_tensor(Some(v), &node.name)).collect(),
+        Value::List(items) => items.iter().map(|v| as_result(v, &node.name)).collect(),
         v => Ok(vec![as_tensor(Some(&v), &node.name)?]),
     }
+}
+
+/// One of several results; one that was not asked for has no elements.
+fn as_result(v: &Value, node: &str) -> Result<Tensor> {
+    if let Value::None = v { Ok(Tensor::new(&[0], Vec::<f32>::new())) } else { as_tensor(Some(v), node) }
 }
 
 fn unsupported(op: &str, node: &str, why: &str) -> RuntimeError {
