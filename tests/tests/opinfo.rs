@@ -16,7 +16,6 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 
 /// What is compared of a case.
 const STAGES: [&str; 5] = ["cpu", "reference", "empty", "core", "prims"];
@@ -50,15 +49,6 @@ fn globs<'a>(patterns: impl IntoIterator<Item = &'a str>) -> GlobSet {
     set.build().unwrap()
 }
 
-/// Name (`operator/number`) and folder of each case.
-fn cases(dir: &Path) -> Vec<(String, Case)> {
-    let name = |c: &Case| {
-        let parts: Vec<_> = c.dir.strip_prefix(dir).unwrap().iter().map(|p| p.to_string_lossy()).collect();
-        parts.join("/")
-    };
-    find_cases(dir).unwrap().into_iter().map(|c| (name(&c), c)).collect()
-}
-
 /// Why a stage of a case does not hold.
 fn check(case: &Case, stage: &str) -> Result<(), String> {
     let ran = |make: &mut dyn FnMut(&Graph) -> cleave::Result<Backend>| {
@@ -78,8 +68,7 @@ fn counted(case: &Case, table: &str) -> Result<(), String> {
     let text = std::fs::read_to_string(case.dir.join("ops.json")).unwrap();
     let all: BTreeMap<String, BTreeMap<String, usize>> = serde_json::from_str(&text).unwrap();
     let want = &all[table];
-    let name = |op: &str| op.strip_prefix("_operator.").unwrap_or(op).to_string();
-    let got: BTreeMap<String, usize> = g.op_counts().into_iter().map(|(k, v)| (name(k), v)).collect();
+    let got: BTreeMap<String, usize> = g.op_counts().into_iter().map(|(k, v)| (k.to_string(), v)).collect();
     let keys: BTreeSet<_> = got.keys().chain(want.keys()).collect();
     let differ: Vec<_> = keys
         .into_iter()
@@ -94,9 +83,9 @@ fn guarded(case: &Case, stage: &str) -> Result<(), String> {
 }
 
 /// Results of all stages of all cases, on two threads.
-fn results(cases: &[(String, Case)]) -> Vec<Vec<Result<(), String>>> {
-    let run = |part: &[(String, Case)]| -> Vec<Vec<Result<(), String>>> {
-        part.iter().map(|(_, c)| STAGES.iter().map(|s| guarded(c, s)).collect()).collect()
+fn results(cases: &[Case]) -> Vec<Vec<Result<(), String>>> {
+    let run = |part: &[Case]| -> Vec<Vec<Result<(), String>>> {
+        part.iter().map(|c| STAGES.iter().map(|s| guarded(c, s)).collect()).collect()
     };
     let (a, b) = cases.split_at(cases.len() / 2);
     std::thread::scope(|s| {
@@ -121,11 +110,13 @@ fn torchs_operator_cases_hold() {
     let list: List = toml::from_str(&std::fs::read_to_string(fixture("opinfo.toml")).unwrap()).unwrap();
     let wanted = std::env::var("CASES").ok();
     let wanted = wanted.as_deref().map(|w| globs(w.split(',')));
-    let all = cases(&dir);
+    let all = find_cases(&dir).unwrap();
     let operator = |name: &str| name.rsplit_once('/').map_or(name, |(o, _)| o).to_string();
     let counted: Vec<_> = all
         .iter()
-        .filter(|(n, _)| !list.excluded.contains_key(&operator(n)) && wanted.as_ref().is_none_or(|w| w.is_match(n)))
+        .filter(|c| {
+            !list.excluded.contains_key(&operator(&c.name)) && wanted.as_ref().is_none_or(|w| w.is_match(&c.name))
+        })
         .cloned()
         .collect();
     let known: Vec<(GlobSet, &Known)> =
@@ -133,7 +124,7 @@ fn torchs_operator_cases_hold() {
     let results = results(&counted);
     let mut bad = vec![];
     let mut hold = [0; STAGES.len()];
-    for ((name, _), stages) in counted.iter().zip(&results) {
+    for (Case { name, .. }, stages) in counted.iter().zip(&results) {
         for (i, (stage, result)) in STAGES.iter().zip(stages).enumerate() {
             let listed = known.iter().find(|(g, k)| g.is_match(name) && k.stages.iter().any(|s| s == stage));
             match (result, listed) {

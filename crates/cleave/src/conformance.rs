@@ -34,7 +34,7 @@ impl Status {
 /// One case's result.
 #[derive(Clone, Debug)]
 pub struct CaseResult {
-    /// The folder's name.
+    /// [`Case::name`].
     pub name: String,
     /// How it ended.
     pub status: Status,
@@ -45,6 +45,8 @@ pub struct CaseResult {
 /// A folder with a case.
 #[derive(Clone, Debug)]
 pub struct Case {
+    /// The folder's path below the one that was searched, or its own name.
+    pub name: String,
     /// The folder.
     pub dir: PathBuf,
     /// The model in it.
@@ -56,27 +58,30 @@ pub struct Case {
 /// # Errors
 /// A folder that cannot be read.
 pub fn find_cases(dir: &Path) -> Result<Vec<Case>> {
-    fn walk(dir: &Path, depth: usize, out: &mut Vec<Case>) -> std::io::Result<()> {
+    fn walk(dir: &Path, below: &[String], out: &mut Vec<Case>) -> std::io::Result<()> {
+        let own = || dir.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         for name in ["model.pt2", "model.onnx"] {
             let model = dir.join(name);
             if model.is_file() {
-                out.push(Case { dir: dir.into(), model });
+                let name = if below.is_empty() { own() } else { below.join("/") };
+                out.push(Case { name, dir: dir.into(), model });
                 return Ok(());
             }
         }
-        if depth == 0 {
+        if below.len() == 3 {
             return Ok(());
         }
         let mut entries: Vec<PathBuf> =
             std::fs::read_dir(dir)?.map(|e| e.map(|e| e.path())).collect::<std::io::Result<_>>()?;
         entries.sort();
         for e in entries.iter().filter(|e| e.is_dir()) {
-            walk(e, depth - 1, out)?;
+            let name = e.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+            walk(e, &[below, &[name]].concat(), out)?;
         }
         Ok(())
     }
     let mut out = vec![];
-    walk(dir, 3, &mut out).map_err(|e| Error::other(format!("{}: {e}", dir.display())))?;
+    walk(dir, &[], &mut out).map_err(|e| Error::other(format!("{}: {e}", dir.display())))?;
     Ok(out)
 }
 
@@ -97,7 +102,7 @@ fn recorded(case: &Case) -> Result<Vec<Recorded>> {
 
 /// Runs a case on the backend that `make` gives for its graph.
 pub fn run_case(case: &Case, make: &mut dyn FnMut(&Graph) -> Result<Backend>) -> CaseResult {
-    let name = case.dir.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = case.name.clone();
     let outcome = prepare(case, make).and_then(|(mut backend, names, sets)| {
         let mut problems = vec![];
         for (inputs, outputs) in sets {

@@ -7,7 +7,7 @@ use crate::table::Table;
 use cleave_ir::builder::Rules;
 use cleave_ir::graph::{Graph, NodeId};
 use cleave_ir::transform::{self, Replace};
-use cleave_ir::{Levels, verify};
+use cleave_ir::verify;
 use std::rc::Rc;
 
 /// The graph without the ops that the table breaks up: a new graph in functional form; `src` is left alone.
@@ -22,7 +22,7 @@ pub fn decompose(src: &Graph, table: &Table) -> Result<Graph> {
     if table.sizes_as_nodes {
         g = materialise_dims(&g)?;
     }
-    verify::verify(&g, Levels::ALL)?;
+    verify::verify(&g, table.level)?;
     Ok(g)
 }
 

@@ -415,11 +415,13 @@ impl Graph {
         })
     }
 
-    /// How often each op is called, in order of first use; ops by full name.
+    /// How often each op is called, in order of first use; ops by full name, Python's functions on sizes by their
+    /// bare one (`mul`), as torch counts them.
     pub fn op_counts(&self) -> IndexMap<&'static str, usize> {
         let mut counts = IndexMap::new();
-        for op in self.nodes().filter_map(|(_, n)| n.op()) {
-            *counts.entry(op.def.name).or_insert(0) += 1;
+        for name in self.nodes().filter_map(|(_, n)| n.op()).map(|op| op.def.name) {
+            let of_python = ["_operator.", "torch."].iter().find_map(|module| name.strip_prefix(module));
+            *counts.entry(of_python.unwrap_or(name)).or_insert(0) += 1;
         }
         counts
     }

@@ -6,6 +6,7 @@
 pub mod builder;
 pub mod dim;
 pub mod error;
+pub mod example;
 pub mod graph;
 pub mod op;
 pub mod ops;

@@ -38,6 +38,7 @@ pub struct Session {
     graph: Graph,
     /// The graph as far broken up as the backend wants it.
     lowered: Graph,
+    table: Table,
     options: Options,
     pool: ThreadPool,
     packed: PackedWeights,
@@ -65,12 +66,21 @@ impl Session {
     /// # Errors
     /// A graph without results, or one that the backend's table cannot break up.
     pub fn new(graph: &Graph, options: Options) -> Result<Session> {
+        Session::with_table(graph, options, Table::cpu())
+    }
+
+    /// [`Session::new`], with the graph broken up as another table says before it is put together again.
+    ///
+    /// # Errors
+    /// As [`Session::new`].
+    pub fn with_table(graph: &Graph, options: Options, table: Table) -> Result<Session> {
         if graph.output().is_none() {
             return Err(RuntimeError::Ir(cleave_ir::IrError::Invalid(vec!["the graph has no results".into()])));
         }
         Ok(Session {
             graph: graph.clone(),
-            lowered: lowered(graph)?,
+            lowered: lowered(graph, &table)?,
+            table,
             options,
             pool: ThreadPool::new(options.threads),
             packed: PackedWeights::new(),
@@ -188,7 +198,7 @@ impl Session {
         let graph = if taps.is_empty() {
             &self.lowered
         } else {
-            tapped = lowered(&with_results(&self.graph, taps))?;
+            tapped = lowered(&with_results(&self.graph, taps), &self.table)?;
             &tapped
         };
         let body = match specialise(graph, &bound)? {
@@ -216,8 +226,8 @@ impl Session {
 }
 
 /// The graph as far broken up as the backend wants it.
-fn lowered(graph: &Graph) -> Result<Graph> {
-    Ok(decompose(&attention::expand(graph)?, &Table::cpu())?)
+fn lowered(graph: &Graph, table: &Table) -> Result<Graph> {
+    Ok(decompose(&attention::expand(graph)?, table)?)
 }
 
 /// The graph for these sizes. None if sizes depend on data.

@@ -4,12 +4,13 @@ use super::out::Out;
 use super::{RunArgs, data};
 use crate::error::{Error, Result};
 use crate::model::is_quantized;
-use crate::pipeline::{kernels, read_plan};
+use crate::pipeline::read_plan;
 use crate::stage::Model;
 use crate::table::Table;
+use cleave_decompose::Table as Rules;
 use cleave_ir::{Bindings, Graph};
 use cleave_quantize::{Plan, PlanRow, Status};
-use cleave_runtime::Options;
+use cleave_runtime::{Options, Session};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -46,7 +47,7 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
         (prepared.plan(), prepared.graph)
     };
     // A model that does not compile at these sizes still has its plan; the kernels are not known then.
-    let kernels = plan_of(&g, &data::bindings(&g, &a.bind)?, a.run.options()?).unwrap_or_else(|e| {
+    let kernels = plan_of(&g, &data::bindings(&g, &a.bind)?, a.run.options()?, Rules::cpu()).unwrap_or_else(|e| {
         plan.notes.push(format!("kernels are not known: {e}; name sizes with --bind"));
         cleave_runtime::Plan::default()
     });
@@ -82,7 +83,7 @@ fn find<'a>(plan: &'a Plan, node: &str) -> Result<&'a PlanRow> {
 ///
 /// # Errors
 /// What compiling met.
-pub fn plan_of(g: &Graph, bound: &Bindings, options: Options) -> Result<cleave_runtime::Plan> {
+pub fn plan_of(g: &Graph, bound: &Bindings, options: Options, table: Rules) -> Result<cleave_runtime::Plan> {
     let mut shapes = vec![];
     for p in g.placeholders() {
         let m = g.tensor_meta(p)?;
@@ -90,7 +91,7 @@ pub fn plan_of(g: &Graph, bound: &Bindings, options: Options) -> Result<cleave_r
             m.shape.iter().map(|d| d.eval(bound).map(|v| v.max(0) as usize)).collect::<cleave_ir::Result<Vec<_>>>()?,
         );
     }
-    kernels(g, &shapes, options)
+    Ok(Session::with_table(g, options, table)?.plan(&shapes)?)
 }
 
 /// The status in words.

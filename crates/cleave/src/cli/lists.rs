@@ -31,15 +31,18 @@ pub fn ops(a: &OpsArgs, out: &mut Out) -> Result<bool> {
             hit.ok_or_else(|| Error::other(format!("no level '{name}'; expected torch, aten, core or prims")))?.1
         }
     };
-    let mut t = Table::new(&["op", "class", "levels", "rule", "schema"]);
+    let mut t = Table::new(&["op", "class", "levels", "rule", "commutes", "accuracy", "schema"]);
     let mut rows = vec![];
     for o in op::all().filter(|o| o.levels.meets(level)) {
         let levels: Vec<&str> = LEVELS.iter().filter(|(_, l)| o.levels.meets(*l)).map(|(n, _)| *n).collect();
-        let class = format!("{:?}", o.class).to_lowercase();
-        t.row([o.short(), &class, &levels.join(" "), if o.rule.is_some() { "yes" } else { "" }, o.def.schema]);
-        rows.push(
-            json!({"op": o.name, "class": class, "levels": levels, "rule": o.rule.is_some(), "schema": o.def.schema}),
-        );
+        let [class, accuracy] = [format!("{:?}", o.class), format!("{:?}", o.accuracy)].map(|t| t.to_lowercase());
+        let yes = |b: bool| if b { "yes" } else { "" };
+        let (rule, commutes) = (yes(o.rule.is_some()), yes(o.commutative));
+        t.row([o.short(), &class, &levels.join(" "), rule, commutes, &accuracy, o.def.schema]);
+        rows.push(json!({
+            "op": o.name, "class": class, "levels": levels, "rule": o.rule.is_some(), "commutative": o.commutative,
+            "accuracy": accuracy, "raisable": o.raisable, "schema": o.def.schema,
+        }));
     }
     out.say(format!("{t}{} ops", t.len()));
     out.document(&json!({ "ops": rows }))?;

@@ -17,11 +17,12 @@ use std::path::PathBuf;
 pub struct Args {
     /// The model.
     model: PathBuf,
-    /// export, raised, annotated, prepared, converted, plan, or a table's name.
-    #[arg(long, default_value = "export")]
-    stage: String,
-    /// Break the graph down as this table says; the same as naming it as stage.
-    #[arg(long, conflicts_with = "stage")]
+    /// export, raised, annotated, prepared, converted, plan, or a table's name [default: export].
+    #[arg(long)]
+    stage: Option<String>,
+    /// Break the graph down as this table says: the same as naming it as stage, but for the plan, which is then made
+    /// of that table's graph [default of the plan: cpu].
+    #[arg(long)]
     table: Option<String>,
     /// text, json or dot.
     #[arg(long, default_value = "text", value_parser = ["text", "json", "dot"])]
@@ -43,7 +44,7 @@ pub struct Args {
 }
 
 pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
-    let stage = Stage::parse(a.table.as_deref().unwrap_or(&a.stage))?;
+    let stage = Stage::parse(a.stage.as_deref().or(a.table.as_deref()).unwrap_or("export"))?;
     refuse_unused(a, &stage)?;
     let model = Model::read(&a.model)?.with_quantizer(a.quantizer.as_deref().unwrap_or("cpu"), &[]);
     if stage == Stage::Plan {
@@ -79,6 +80,7 @@ fn refuse_unused(a: &Args, stage: &Stage) -> Result<()> {
     let annotates = matches!(stage, Stage::Annotated | Stage::Prepared);
     let plan = *stage == Stage::Plan;
     let unused = [
+        ("--table", a.table.is_some() && a.stage.is_some() && !plan, "beside --stage is for the stage plan"),
         ("--quantizer", a.quantizer.is_some() && !annotates, "is for the stages annotated and prepared"),
         ("--bind", !a.bind.is_empty() && !plan, "is for the stage plan"),
         ("--threads", a.run.threads.is_some() && !plan, "is for the stage plan"),
@@ -93,7 +95,9 @@ fn refuse_unused(a: &Args, stage: &Stage) -> Result<()> {
 
 fn show_plan(a: &Args, model: &Model, out: &mut Out) -> Result<bool> {
     let g = model.raised()?;
-    let plan = plan_of(&g, &data::bindings(&g, &a.bind)?, a.run.options()?)?;
+    let bound = data::bindings(&g, &a.bind)?;
+    let table_name = a.table.as_deref().unwrap_or("cpu");
+    let plan = plan_of(&g, &bound, a.run.options()?, Rules::named(table_name)?)?;
     let mut table = Table::new(&["kernel", "code", "shape", ">bytes", "nodes"]);
     for k in &plan.kernels {
         table.row([

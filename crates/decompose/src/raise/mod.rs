@@ -7,7 +7,9 @@
 
 mod fold;
 mod normal;
+mod prims;
 mod rules;
+pub mod traced;
 
 pub use rules::RULES;
 
@@ -18,6 +20,7 @@ use cleave_ir::transform;
 use cleave_ir::{Levels, Value, verify};
 pub use cleave_rewrite::Trace;
 use cleave_rewrite::{Alternatives, Bound, Pattern, Rule};
+use std::sync::LazyLock;
 
 /// What a rule builds in the place of a match, or why it declines.
 pub type BuildFn = for<'b> fn(&Bound<'b, '_>) -> std::result::Result<Value<'b>, String>;
@@ -58,17 +61,33 @@ impl RuleDef {
     }
 }
 
+/// The rules of [`RULES`].
+fn written() -> Vec<Rule> {
+    let compiled = RULES.iter().map(|r| r.compile()).collect::<Result<Vec<_>>>();
+    compiled.expect("invariant: the rules' spellings are patterns").into_iter().flatten().collect()
+}
+
+static WRITTEN: LazyLock<Vec<Rule>> = LazyLock::new(written);
+
+/// Those, and the traces of the rules of raisable ops.
+static ALL: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+    let traced = traced::rules().expect("invariant: rules of raisable ops have traces that are patterns");
+    written().into_iter().chain(traced).collect()
+});
+
 /// The graph raised, and what fired or nearly fired on the way. `src` is left alone.
 ///
 /// # Errors
 /// A write that cannot be expressed as a value, dropout or batch norm in training mode, and what building a
 /// replacement meets.
 pub fn raise(src: &Graph) -> Result<(Graph, Trace)> {
-    let g = resolve_sizes(&functionalize(src)?)?;
+    raise_by(src, &ALL)
+}
+
+fn raise_by(src: &Graph, rules: &[Rule]) -> Result<(Graph, Trace)> {
+    let g = prims::lifted(&resolve_sizes(&functionalize(src)?)?)?;
     let g = normal::literals(&normal::pads(&normal::resolve(&g)?)?)?;
-    let rules = RULES.iter().map(|r| r.compile()).collect::<Result<Vec<_>>>()?;
-    let rules: Vec<Rule> = rules.into_iter().flatten().collect();
-    let (g, trace) = cleave_rewrite::rewrite(&g, &rules)?;
+    let (g, trace) = cleave_rewrite::rewrite(&g, rules)?;
     let g = transform::prune(&g);
     verify::verify(&g, Levels::ALL)?;
     Ok((g, trace))

@@ -88,6 +88,7 @@ const REMOVE: &[Step] = &[
     Step::own("aten.split.Tensor", "lowered directly: its parts are views"),
     Step::own("aten.squeeze.dim", "lowered directly: it is a view"),
     Step::own("aten.unbind.int", "lowered directly: its parts are views"),
+    Step::own("aten.var_mean.correction", "lowered directly: one reduction kernel for both statistics"),
     Step::own("aten.sum", "lowered directly: one reduction kernel"),
     Step::own("aten.glu", "lowered directly: one pointwise kernel"),
     Step::own("aten.baddbmm", "its rule computes in f32, which costs speed"),

@@ -30,6 +30,8 @@ pub struct Table {
     pub name: String,
     /// What it is for.
     pub doc: String,
+    /// The level on which its graphs stand; once composed with a backend's wishes, none in particular.
+    pub level: Levels,
     /// Whether sizes in arguments become nodes that compute them, as in torch's graphs.
     pub sizes_as_nodes: bool,
     entries: IndexMap<&'static str, Entry>,
@@ -91,7 +93,13 @@ const CPU_REMOVE: &[Step] = &[
 impl Table {
     /// A table that breaks up nothing.
     fn new(name: &str, doc: &str) -> Table {
-        Table { name: name.into(), doc: doc.into(), sizes_as_nodes: false, entries: IndexMap::new() }
+        Table {
+            name: name.into(),
+            doc: doc.into(),
+            level: Levels::ATEN,
+            sizes_as_nodes: false,
+            entries: IndexMap::new(),
+        }
     }
 
     /// What functional form needs and no more.
@@ -134,6 +142,7 @@ impl Table {
         t.name = "semantic".into();
         t.doc = "for files: functional, semantic ops whole".into();
         t.sizes_as_nodes = false;
+        t.level = Levels::ALL;
         let whole = "other runtimes recognise it as it is";
         for name in ["aten.batch_norm", "aten.flatten.using_ints", "aten.reshape"] {
             t.set(listed(name), false, whole, "remove");
@@ -141,8 +150,30 @@ impl Table {
         t
     }
 
+    /// For a backend that has these ops and no others: whatever else has a rule is broken up.
+    ///
+    /// # Errors
+    /// A name that no op has.
+    pub fn supporting(name: &str, ops: &[&str]) -> Result<Table> {
+        let mut t = Table::empty();
+        t.name = name.into();
+        t.doc = format!("a backend of {} ops", ops.len());
+        t.sizes_as_nodes = false;
+        t.level = Levels::ALL;
+        let kept = ops.iter().map(|n| op::find(n).map_err(|_| DecomposeError::UnknownOp(n.to_string())));
+        let kept = kept.collect::<Result<Vec<_>>>()?;
+        for o in op::all().filter(|o| o.rule.is_some() && !kept.contains(o)) {
+            t.set(o, true, "the backend does not have it", "add");
+        }
+        for o in kept {
+            t.set(o, false, "the backend has it", "remove");
+        }
+        Ok(t)
+    }
+
     fn down_to(mut self, level: Levels, name: &'static str, reason: &str) -> Table {
         self.name = name.into();
+        self.level = level;
         for o in op::all().filter(|o| !o.levels.meets(level) && o.rule.is_some()) {
             if !self.decomposes(o) {
                 self.set(o, true, reason, name);
@@ -152,6 +183,7 @@ impl Table {
     }
 
     fn add(mut self, steps: &[Step]) -> Table {
+        self.level = Levels::ALL;
         for s in steps {
             let entry = Entry { decompose: true, rule: s.rule, reason: s.reason.into(), step: "add" };
             self.entries.insert(listed(s.op).def.name, entry);
@@ -160,6 +192,7 @@ impl Table {
     }
 
     fn remove(mut self, steps: &[Step]) -> Table {
+        self.level = Levels::ALL;
         for s in steps {
             self.set(listed(s.op), false, s.reason, "remove");
         }
@@ -213,6 +246,7 @@ impl Table {
             if let Some(o) = ops.iter().find(|o| o.schema.mutates()) {
                 return Err(DecomposeError::NotFunctional(o.def.name.into()));
             }
+            self.level = Levels::ALL;
             for o in ops {
                 self.set(o, false, "asked for", "command line");
             }
@@ -258,13 +292,23 @@ pub fn tables() -> Vec<Table> {
 }
 
 impl std::fmt::Display for Table {
+    /// Counts, then what the backend added and removed, then what the levels below it break up.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (broken, removed) = self.counts();
-        writeln!(f, "table {}: {}", self.name, self.doc)?;
-        writeln!(f, "{broken} overloads broken up, {removed} removed from the table")?;
+        let (broken, kept) = self.counts();
+        let mut steps: IndexMap<&str, Vec<(&str, &Entry)>> = IndexMap::new();
         for (name, e) in self.entries() {
-            let what = if e.decompose { "break" } else { "keep " };
-            writeln!(f, "  {what}  {name:<56} {} ({})", e.reason, e.step)?;
+            steps.entry(e.step).or_default().push((name, e));
+        }
+        let counts: Vec<String> = steps.iter().map(|(step, e)| format!("{step} {}", e.len())).collect();
+        writeln!(f, "table {}: {}", self.name, self.doc)?;
+        writeln!(f, "{broken} overloads broken up, {kept} kept whole")?;
+        writeln!(f, "by step: {}", counts.join(", "))?;
+        for (step, entries) in steps.iter().rev() {
+            writeln!(f, "\n{step}")?;
+            for (name, e) in entries {
+                let what = if e.decompose { "break" } else { "keep " };
+                writeln!(f, "  {what}  {name:<58} {}", e.reason)?;
+            }
         }
         Ok(())
     }

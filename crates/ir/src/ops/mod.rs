@@ -15,6 +15,7 @@ pub mod moving;
 pub mod norm;
 pub mod pool;
 pub mod prims;
+pub mod prims_view;
 pub mod promote;
 pub mod quantized;
 pub mod reduce;
@@ -42,6 +43,7 @@ pub static ALL: &[&[&OpDef]] = &[
     pool::OPS,
     prims::OPS[0],
     prims::OPS[1],
+    prims_view::OPS,
     quantized::OPS,
     reduce::OPS,
     resize::OPS[0],

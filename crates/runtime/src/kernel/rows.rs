@@ -28,6 +28,8 @@ pub(crate) enum Dense {
     LayerNorm(LayerNorm),
     /// A reduction of `[outer, axis, inner]`.
     Reduce(Isa, Reduction, [usize; 3]),
+    /// Variance (with its correction), then mean, of `[outer, axis, inner]`.
+    VarMean(Isa, f32, [usize; 3]),
     /// A batch of products.
     MatMul(MatMulF32),
     /// Resized images of floats, or of bytes.
@@ -49,6 +51,7 @@ impl Kernel for Dense {
             Dense::Softmax { .. } => "log_softmax_f32".into(),
             Dense::LayerNorm(_) => "layer_norm_f32".into(),
             Dense::Reduce(..) => "reduce_f32".into(),
+            Dense::VarMean(..) => "var_mean_f32".into(),
             Dense::MatMul(_) => "matmul_f32".into(),
             Dense::Resize(_, false) => "resize_f32".into(),
             Dense::Resize(..) => "resize_u8".into(),
@@ -69,6 +72,11 @@ impl Kernel for Dense {
             Dense::Softmax { isa, dims, .. } => log_softmax(*isa, pool, *dims, floats(x), floats_mut(y))?,
             Dense::LayerNorm(norm) => norm.run(pool, floats(x), floats_mut(y))?,
             Dense::Reduce(isa, op, dims) => reduce(*isa, pool, *op, *dims, floats(x), floats_mut(y))?,
+            Dense::VarMean(isa, correction, dims) => {
+                let (var, mean) = floats_mut(y).split_at_mut(dims[0] * dims[2]);
+                reduce(*isa, pool, Reduction::Variance { correction: *correction }, *dims, floats(x), var)?;
+                reduce(*isa, pool, Reduction::Mean, *dims, floats(x), mean)?;
+            }
             Dense::MatMul(m) => m.run(pool, floats(x), floats(io.reads[1]), floats_mut(y), io.scratch)?,
             Dense::Resize(r, false) => r.run_f32(pool, floats(x), floats_mut(y))?,
             Dense::Resize(r, true) => r.run_u8(pool, x, y)?,

@@ -4,7 +4,7 @@ use super::{Args, Lower, Rules, State, constant};
 use crate::error::Result;
 use crate::kernel::Dense;
 use crate::memory::{Storage, Value, row_major};
-use cleave_ir::{Arg, NodeId};
+use cleave_ir::{Arg, Dim, Meta, NodeId};
 use cleave_kernels::gemm_f32::{MatMulF32, MatStrides};
 use cleave_kernels::layer_norm::LayerNorm;
 use cleave_kernels::reduce::Reduction;
@@ -23,6 +23,7 @@ pub(crate) const RULES: Rules = &[
     ("aten.amax.default", reduce),
     ("aten.amin.default", reduce),
     ("aten.var.correction", reduce),
+    ("aten.var_mean.correction", var_mean),
     ("aten.mm.default", matmul),
     ("aten.bmm.default", matmul),
     ("aten.matmul.default", matmul),
@@ -99,28 +100,63 @@ fn reduction(l: &Lower<'_>, id: NodeId) -> Option<Reduction> {
     })
 }
 
-fn reduce(l: &mut Lower<'_>, id: NodeId) -> Result<bool> {
+/// The input of a reduction, row-major, and its sizes before, in and behind the dimensions reduced; none if these
+/// are no neighbours.
+fn rows(l: &mut Lower<'_>, id: NodeId) -> Result<Option<(Value, [usize; 3])>> {
     let a = Args::of(l.g, id);
-    let (Some(x), Some(op), Some(dims)) = (a.tensor("self"), reduction(l, id), a.ints("dim")) else { return Ok(false) };
+    let (Some(x), Some(dims)) = (a.tensor("self"), a.ints("dim")) else { return Ok(None) };
     let rank = l.shape(x)?.len();
     let Some(mut axes) = dims.into_iter().map(|d| super::args::wrap(d, rank)).collect::<Option<Vec<_>>>() else {
-        return Ok(false);
+        return Ok(None);
     };
     axes.sort_unstable();
-    let Some(x) = operand(l, id, "self")? else { return Ok(false) };
     let neighbours = axes.windows(2).all(|w| w[1] == w[0] + 1);
-    if axes.is_empty() || !neighbours {
-        return Ok(false);
+    if axes.is_empty() || !neighbours || !is_float(l, x) {
+        return Ok(None);
     }
+    let x = l.value(x)?;
     let x = l.dense(&x, &row_major(rank));
     let size = |r: std::ops::Range<usize>| x.shape[r].iter().product::<usize>();
     let (first, last) = (axes[0], axes[axes.len() - 1] + 1);
     let dims = [size(0..first), size(first..last), size(last..rank)];
+    Ok(Some((x, dims)))
+}
+
+fn reduce(l: &mut Lower<'_>, id: NodeId) -> Result<bool> {
+    let Some(op) = reduction(l, id).filter(|_| is_float(l, id)) else { return Ok(false) };
+    let Some((x, dims)) = rows(l, id)? else { return Ok(false) };
     let shape = l.shape(id)?;
     let out = l.alloc(&shape, Storage::F32, &row_major(shape.len()));
     let stem = l.fused_name("red_fused", &[id]);
     l.step(Box::new(Dense::Reduce(l.isa, op, dims)), &[&x], &out, &stem, &[id]);
     l.set(id, State::Stored(out));
+    Ok(true)
+}
+
+/// Both statistics by one kernel, one behind the other.
+fn var_mean(l: &mut Lower<'_>, id: NodeId) -> Result<bool> {
+    let a = Args::of(l.g, id);
+    let correction = if a.is_none("correction") { Some(1.0) } else { a.float("correction") };
+    let shape = match &l.g.node(id).meta {
+        Meta::Tuple(items) => items.first().and_then(Meta::as_tensor).map(|m| m.shape.clone()),
+        _ => None,
+    };
+    let sizes = |s: Vec<Dim>| s.iter().map(|d| d.as_const().and_then(|n| usize::try_from(n).ok())).collect();
+    let (Some(correction), Some(shape)) = (correction, shape.and_then::<Vec<usize>, _>(sizes)) else {
+        return Ok(false);
+    };
+    let Some((x, dims)) = rows(l, id)? else { return Ok(false) };
+    let both = [&[2], shape.as_slice()].concat();
+    let out = l.alloc(&both, Storage::F32, &row_major(both.len()));
+    let stem = l.fused_name("red_fused", &[id]);
+    l.step(Box::new(Dense::VarMean(l.isa, correction, dims)), &[&x], &out, &stem, &[id]);
+    let part = |i: usize| Value {
+        offset: out.offset + i * out.strides[0],
+        shape: shape.clone(),
+        strides: out.strides[1..].to_vec(),
+        ..out.clone()
+    };
+    l.set(id, State::Tuple(vec![State::Stored(part(0)), State::Stored(part(1))]));
     Ok(true)
 }
 

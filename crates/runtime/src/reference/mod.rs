@@ -58,7 +58,8 @@ static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
         view::EVALS,
     ];
     let mut all: IndexMap<&str, EvalFn> = families.iter().flat_map(|f| f.iter().copied()).collect();
-    for name in cleave_ir::op::all().map(|o| o.def.name).filter(|n| !all.contains_key(n)).collect::<Vec<_>>() {
+    let unruled = cleave_ir::op::all().filter(|o| o.rule.is_none()).map(|o| o.def.name);
+    for name in unruled.filter(|n| !all.contains_key(n)).collect::<Vec<_>>() {
         let same = prims::namesake(name).and_then(|names| names.iter().find_map(|n| all.get(n.as_str()).copied()));
         all.extend(same.map(|eval| (name, eval)));
     }

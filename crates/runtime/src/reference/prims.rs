@@ -8,6 +8,7 @@ use super::pointwise::{arith, int_power, zip};
 use super::reduce::{Rows, variance};
 use super::value::{Array, Data, Value};
 use crate::error::Result;
+use cleave_ir::Meta;
 use cleave_numerics::DType;
 use ndarray::{ArrayD, IxDyn};
 
@@ -22,6 +23,13 @@ pub const EVALS: &[(&str, EvalFn)] = &[
         let y = c.array("self")?.to_f64().mapv(|v| i64::from(v.is_finite()));
         Ok(Array::int(DType::Bool, y).into())
     }),
+    ("prims.item.default", |c| match &c.array("a")?.data {
+        Data::Int(a) if a.len() == 1 => Ok(Value::Int(a.iter().copied().sum())),
+        Data::Float(a) if a.len() == 1 => Ok(Value::Float(a.iter().copied().sum())),
+        _ => Err(c.err("expected one element")),
+    }),
+    ("prims.maximum_value.default", known),
+    ("prims.minimum_value.default", known),
     ("prims.where.default", select),
     ("prims.broadcast_in_dim.default", broadcast_in_dim),
     ("prims.transpose.default", |c| {
@@ -49,6 +57,14 @@ pub const EVALS: &[(&str, EvalFn)] = &[
         Ok(Array::from_f64(c.dtype(), y).into())
     }),
 ];
+
+/// A size that inference knows.
+fn known(c: &Ctx<'_>) -> Result<Value> {
+    match c.meta {
+        Meta::Int(d) => Ok(Value::Int(d.as_const().ok_or_else(|| c.err("a size that is not known"))?)),
+        _ => Err(c.err("expected a size")),
+    }
+}
 
 /// The ATen op that a prim without an anchor of its own is evaluated as.
 pub fn namesake(prim: &str) -> Option<[String; 2]> {

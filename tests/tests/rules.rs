@@ -1,0 +1,100 @@
+//! Every rule in its uses, from the list of ops: it decomposes and gives the op's own results, infers what it gives,
+//! and, where it is marked so, is found again by its trace. Derivatives have a test of their own.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails panics")]
+
+use cleave_decompose::raise::traced;
+use cleave_decompose::{Table, decompose, raise};
+use cleave_ir::{Levels, Op, example, op};
+use cleave_numerics::DType;
+use cleave_runtime::reference;
+
+/// Ops with a rule, but for those in place: their rule is the op that they mutate by.
+fn with_rules() -> impl Iterator<Item = &'static Op> {
+    op::all().filter(|o| o.rule.is_some() && !o.schema.mutates())
+}
+
+fn close(a: f64, b: f64) -> bool {
+    a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-5 + 1.3e-6 * b.abs()
+}
+
+/// Rules without an example: there are to be none.
+const WITHOUT_EXAMPLE: usize = 400;
+
+#[test]
+fn every_rule_has_an_example() {
+    let without: Vec<&str> = with_rules().filter(|o| o.example.is_empty()).map(|o| o.name).collect();
+    assert!(without.len() <= WITHOUT_EXAMPLE, "{} rules without an example: {}", without.len(), without.join(", "));
+}
+
+#[test]
+fn every_rule_decomposes_to_the_same_results() {
+    let mut bad = vec![];
+    for o in with_rules() {
+        for (i, e) in example::of(o, DType::F32).unwrap_or_else(|e| panic!("{}: {e}", o.name)).iter().enumerate() {
+            let inputs = e.inputs(7);
+            let want = reference::run(&e.graph, &inputs).unwrap_or_else(|e| panic!("{}: {e}", o.name));
+            for table in [Table::core(), Table::prims()] {
+                let got = decompose(&e.graph, &table).map_err(|e| e.to_string()).and_then(|g| {
+                    if table.name == "prims"
+                        && !o.levels.meets(Levels::PRIMS)
+                        && g.nodes().any(|(_, n)| n.op() == Some(o))
+                    {
+                        return Err("is still there".into());
+                    }
+                    reference::run(&g, &inputs).map_err(|e| e.to_string())
+                });
+                let same = got.as_ref().is_ok_and(|got| {
+                    got.len() == want.len()
+                        && got.iter().zip(&want).all(|(a, b)| {
+                            a.dtype() == b.dtype()
+                                && a.shape() == b.shape()
+                                && a.to_f64().iter().zip(b.to_f64()).all(|(a, b)| close(*a, b))
+                        })
+                });
+                if !same {
+                    bad.push(format!("{} (example {i}) at {}: {:?}", o.name, table.name, got.err()));
+                }
+            }
+        }
+    }
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
+#[test]
+fn what_a_rule_makes_is_what_the_op_infers() {
+    for o in with_rules() {
+        for e in example::of(o, DType::F32).unwrap() {
+            let g = decompose(&e.graph, &Table::prims()).unwrap_or_else(|e| panic!("{}: {e}", o.name));
+            let metas = |g: &cleave_ir::Graph| g.results().iter().map(|r| g.node(*r).meta.clone()).collect::<Vec<_>>();
+            assert_eq!(metas(&g), metas(&e.graph), "{}", o.name);
+        }
+    }
+}
+
+#[test]
+fn raisable_ops_are_found_again() {
+    let mut bad = vec![];
+    let probe = std::env::var_os("RAISABLE").is_some();
+    for o in with_rules().filter(|o| o.raisable || probe) {
+        for e in example::of(o, DType::F32).unwrap() {
+            if probe && !o.raisable {
+                eprintln!(
+                    "{}: {:?}",
+                    o.name,
+                    traced::of(o, &e).map(|r| r.iter().map(|r| r.pattern.to_string()).collect::<Vec<_>>())
+                );
+                continue;
+            }
+            for table in [Table::core(), Table::prims()] {
+                let lowered = decompose(&e.graph, &table).unwrap();
+                let raised = raise(&lowered).unwrap().0;
+                let ops: Vec<_> = raised.nodes().filter_map(|(_, n)| n.op()).map(|o| o.short()).collect();
+                if ops != [o.short()] {
+                    bad.push(format!("{} from {}: {ops:?}", o.name, table.name));
+                }
+            }
+        }
+    }
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
