@@ -150,7 +150,19 @@ impl Model {
     /// # Errors
     /// What a rule met.
     pub fn decomposed(&self, table: &Table) -> Result<Graph> {
-        let source = if !table.sizes_as_nodes { self.raised()? } else { self.export.clone() };
-        Ok(cleave_decompose::decompose(&source, table)?)
+        Ok(cleave_decompose::decompose(&self.source(table)?, table)?)
+    }
+
+    /// The joint graph of results and gradients broken down as a table says.
+    ///
+    /// # Errors
+    /// An op without derivative, or what a rule met.
+    pub fn joint(&self, table: &Table) -> Result<Graph> {
+        let joint = cleave_decompose::backward(&self.source(table)?)?;
+        Ok(cleave_decompose::decompose(&joint, table)?)
+    }
+
+    fn source(&self, table: &Table) -> Result<Graph> {
+        if table.sizes_as_nodes { Ok(self.export.clone()) } else { self.raised() }
     }
 }

@@ -57,6 +57,9 @@ fn json_has_the_fields_that_tools_rely_on() {
     assert_eq!((d["from"]["nodes"].as_u64(), d["to"]["stage"].as_str()), (Some(46), Some("empty")));
     assert_eq!(d["delta"]["aten.batch_norm.default"], -4);
     assert_eq!(d["to"]["ops"]["getitem"], 4);
+    let j = json(dir, &["decompose", "tiny.pt2", "--backward"]);
+    assert_eq!(j["backward"]["gradients"], 15);
+    assert_eq!(j["ops"]["aten.convolution_backward.default"], 4);
     let s = json(dir, &["show", "tiny.pt2"]);
     assert_eq!(s["ops"]["aten.conv2d.default"], 4);
     let conv = s["nodes"].as_array().unwrap().iter().find(|n| n["name"] == "conv2d").unwrap();

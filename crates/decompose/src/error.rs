@@ -18,6 +18,16 @@ pub enum DecomposeError {
         /// What the rule met.
         why: String,
     },
+    /// A gradient that cannot be taken.
+    #[error("derivative of {op} on node '{node}': {why}")]
+    Derivative {
+        /// The op's full name.
+        op: String,
+        /// The node.
+        node: String,
+        /// Why there is none.
+        why: String,
+    },
     /// A table that there is not.
     #[error("unknown table '{name}'; there are: {known}")]
     UnknownTable {

@@ -1,4 +1,4 @@
-//! Tables of rules and their composition, the driver, raising, and backend targets.
+//! Tables of rules and their composition, the driver, reverse mode, raising, and backend targets.
 //!
 //! Quantization and files are deliberately absent; the rules themselves stand beside their ops in `cleave-ir`.
 //!
@@ -42,6 +42,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod backward;
 mod driver;
 mod error;
 mod functional;
@@ -50,6 +51,7 @@ mod sizes;
 mod table;
 mod target;
 
+pub use backward::backward;
 pub use driver::decompose;
 pub use error::{DecomposeError, Result};
 pub use functional::{functionalize, resolve_sizes};

@@ -32,7 +32,10 @@ pub struct Example {
 /// # Errors
 /// Text that is no example, or a call that the op does not admit.
 pub fn of(op: &'static Op, float: DType) -> Result<Vec<Example>> {
-    let text = op.example;
+    let text = match op.derivative {
+        Some(d) if op.example.is_empty() => d.example,
+        _ => op.example,
+    };
     text.split('|').filter(|t| !t.trim().is_empty()).map(|t| parse(op, t, float)).collect()
 }
 
@@ -74,16 +77,20 @@ impl<'t> Parser<'t> {
         hit
     }
 
+    fn ends(&mut self, close: &str) -> bool {
+        self.eat("");
+        self.rest().is_empty() || !close.is_empty() && self.rest().starts_with(close)
+    }
+
     /// Arguments up to the closing token, or the end.
     fn items(&mut self, close: &str) -> Result<Vec<Arg>> {
         let mut items = vec![];
         loop {
-            self.eat("");
-            if self.rest().is_empty() || !close.is_empty() && self.rest().starts_with(close) {
+            if self.ends(close) {
                 return if self.eat(close) { Ok(items) } else { Err(self.error("a list without end")) };
             }
             items.push(self.arg(items.len(), close.is_empty())?);
-            if !self.eat(",") && !(self.rest().is_empty() || !close.is_empty() && self.rest().starts_with(close)) {
+            if !(self.eat(",") || self.ends(close)) {
                 return Err(self.error("expected ','"));
             }
         }
@@ -139,7 +146,8 @@ impl<'t> Parser<'t> {
         }
         self.marks.push(marks);
         let name = self.op.schema.params.get(place).filter(|_| top).map_or("item", |p| p.name.as_str());
-        Ok(self.b.placeholder(name, Meta::tensor(dtype, shape)).into())
+        let name = self.b.with_graph(|g| g.fresh_name(name));
+        Ok(self.b.placeholder(&name, Meta::tensor(dtype, shape)).into())
     }
 }
 

@@ -4,6 +4,7 @@
 //! `rewrite`, `decompose` and `quantize`.
 
 pub mod builder;
+pub mod derivative;
 pub mod dim;
 pub mod error;
 pub mod example;

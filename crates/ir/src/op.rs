@@ -1,6 +1,7 @@
 //! Op records: what an op is called, takes, returns, means and may be broken into.
 
 use crate::builder::{Call, Value};
+use crate::derivative::Derivative;
 use crate::error::{IrError, Result};
 use crate::graph::Meta;
 use crate::schema::Schema;
@@ -114,6 +115,7 @@ pub struct OpDef {
     /// Arguments of small calls, by which the rule is tested, `|` between calls: what the text form has, with a
     /// tensor as its type: `f32[2, 3], i64[4]<3, none, 0.5`. Behind a float type, `>0` says that elements are positive,
     /// `<1` that they lie in (-1, 1), `!` that they are distinct; behind an integer type, `<n` that they are 0 to n - 1.
+    /// [`crate::example`] makes graphs and inputs of them.
     pub example: &'static str,
     /// Whether raising finds the op again by the trace of its rule on the example.
     pub raisable: bool,
@@ -144,6 +146,8 @@ pub struct Op {
     pub def: &'static OpDef,
     /// The parsed schema.
     pub schema: Schema,
+    /// The derivative, if it is not found through the rule.
+    pub derivative: Option<Derivative>,
 }
 
 impl Op {
@@ -180,9 +184,15 @@ impl std::fmt::Debug for Op {
 
 static REGISTRY: LazyLock<IndexMap<&'static str, Op>> = LazyLock::new(|| {
     let mut map = IndexMap::new();
+    let derivatives: IndexMap<&str, Derivative> =
+        crate::ops::derivative::all().into_iter().map(|d| (d.op, d)).collect();
     for def in crate::ops::ALL.iter().flat_map(|family| family.iter().copied()) {
         let schema = Schema::parse(def.schema).unwrap_or_else(|e| panic!("schema of {}: {e}", def.name));
-        assert!(map.insert(def.name, Op { def, schema }).is_none(), "{} is listed twice", def.name);
+        assert!(
+            map.insert(def.name, Op { def, schema, derivative: derivatives.get(def.name).copied() }).is_none(),
+            "{} is listed twice",
+            def.name
+        );
     }
     map
 });

@@ -6,6 +6,8 @@ use super::show::table_of;
 use crate::error::Result;
 use crate::pipeline::Format;
 use crate::stage::Model;
+use cleave_ir::Graph;
+use serde_json::json;
 use std::path::PathBuf;
 
 #[derive(clap::Args, Debug)]
@@ -21,6 +23,9 @@ pub struct Args {
     /// Leave this op whole.
     #[arg(long, value_name = "OP")]
     keep: Vec<String>,
+    /// Add the gradients of inputs and parameters, given those of the results.
+    #[arg(long)]
+    backward: bool,
     /// Where the graph goes: .clv, .onnx or .pt2; without it, its text is printed.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -28,7 +33,17 @@ pub struct Args {
 
 pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     let table = table_of(&a.table, &a.decompose, &a.keep)?;
-    let g = Model::read(&a.model)?.decomposed(&table)?;
+    let model = Model::read(&a.model)?;
+    let mut g = model.decomposed(&table)?;
+    let mut counts = None;
+    if a.backward {
+        let joint = model.joint(&table)?;
+        let gradients = joint.results().len() - g.results().len();
+        let c = [calls(&joint), calls(&g), gradients];
+        out.say(format!("# {} calls, {} of them without gradients; {} gradients", c[0], c[1], c[2]));
+        counts = Some(json!({"calls": c[0], "calls_without_gradients": c[1], "gradients": c[2]}));
+        g = joint;
+    }
     match &a.output {
         Some(path) => {
             crate::pipeline::write(path, &g)?;
@@ -39,6 +54,14 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
         }
         None => out.say(g.to_string().trim_end()),
     }
-    out.document(&graph_json(&a.table, &g)?)?;
+    let mut document = graph_json(&a.table, &g)?;
+    if let (Some(counts), Some(fields)) = (counts, document.as_object_mut()) {
+        fields.insert("backward".into(), counts);
+    }
+    out.document(&document)?;
     Ok(true)
+}
+
+fn calls(g: &Graph) -> usize {
+    g.op_counts().values().sum()
 }

@@ -8,6 +8,7 @@ pub mod attention;
 pub mod compare;
 pub mod conv;
 pub mod create;
+pub mod derivative;
 pub mod index;
 pub mod infer;
 pub mod linear;
