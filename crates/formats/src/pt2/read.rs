@@ -31,6 +31,8 @@ pub(super) struct Reader<'a> {
 struct Stated<'j> {
     name: Option<&'j str>,
     meta: Option<Meta>,
+    /// Those of a list among several results.
+    items: Vec<Stated<'j>>,
 }
 
 impl<'a> Reader<'a> {
@@ -193,7 +195,7 @@ impl<'a> Reader<'a> {
                 if let NoArg::Why(why) = e {
                     self.problems.push(name, op.name, why);
                 }
-                for s in stated.iter().filter_map(|s| s.name) {
+                for s in stated.iter().flat_map(|s| std::iter::once(s).chain(&s.items)).filter_map(|s| s.name) {
                     self.define(s, Val::Lost);
                 }
             }
@@ -205,20 +207,28 @@ impl<'a> Reader<'a> {
         let tensor = |v: &'j Value| {
             let name = v.get("name").and_then(Value::as_str);
             // What cannot be understood here is left to the op's own shape rule.
-            Stated { name, meta: name.and_then(|n| self.stated(n)).and_then(std::result::Result::ok) }
+            let meta = name.and_then(|n| self.stated(n)).and_then(std::result::Result::ok);
+            Stated { name, meta, items: vec![] }
         };
         for v in &n.outputs {
             match union(v) {
                 Some(("as_tensor", t)) => out.push(tensor(t)),
-                Some(("as_tensors", list)) => out.extend(list.as_array().into_iter().flatten().map(tensor)),
+                Some(("as_tensors", list)) => {
+                    let items: Vec<_> = list.as_array().into_iter().flatten().map(tensor).collect();
+                    match n.outputs.len() {
+                        1 => out = items,
+                        _ => out.push(Stated { name: None, meta: None, items }),
+                    }
+                }
                 Some((_, s)) => {
                     let name = s.get("as_name").and_then(Value::as_str);
                     out.push(Stated {
                         name,
                         meta: name.and_then(|n| self.stated_size(n)).and_then(std::result::Result::ok),
+                        items: vec![],
                     });
                 }
-                None => out.push(Stated { name: None, meta: None }),
+                None => out.push(Stated { name: None, meta: None, items: vec![] }),
             }
         }
         out
@@ -249,6 +259,9 @@ impl<'a> Reader<'a> {
 
     fn reconcile(&self, inferred: Meta, stated: &[Stated<'_>]) -> std::result::Result<Meta, String> {
         let pick = |ours: Meta, file: &Stated<'_>| -> std::result::Result<Meta, String> {
+            if !file.items.is_empty() {
+                return self.reconcile(ours, &file.items);
+            }
             let Some(theirs) = &file.meta else { return Ok(ours) };
             agree(&ours, theirs)?;
             // Sizes that only running tells have the file's names.
@@ -286,12 +299,18 @@ impl<'a> Reader<'a> {
         let Ok(getitem) = op::find("getitem") else { return };
         let node = n.name.as_deref().unwrap_or(op.base());
         for (i, (meta, s)) in items.into_iter().zip(stated).enumerate() {
-            let Some(name) = s.name.filter(|name| *name != format!("{node}_unused_{i}")) else { continue };
+            let unused = format!("{node}_unused_{i}");
+            let Some(name) = s.name.filter(|name| *name != unused).or((!s.items.is_empty()).then_some("list")) else {
+                continue;
+            };
             let args = vec![Arg::Node(id), Arg::from(i)];
             let origin = Origin { sources: vec![name.into()], module: module(n) };
             let item = Node { name: name.into(), kind: Kind::Call(getitem), target: String::new(), args, meta, origin };
             let item = self.graph.push(item);
-            self.define(name, Val::Node(item));
+            match s.name {
+                Some(name) => self.define(name, Val::Node(item)),
+                None => self.publish(op, item, n, &s.items),
+            }
         }
     }
 

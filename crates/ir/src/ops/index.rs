@@ -143,21 +143,5 @@ pub static CUMSUM: OpDef = OpDef {
     ..BASE
 };
 
-/// The greatest (or least) elements along a dimension, and where they were.
-pub static TOPK: OpDef = OpDef {
-    name: "aten.topk.default",
-    schema: "(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor, Tensor)",
-    infer: Some(|c| {
-        let mut m = c.meta("self")?;
-        let axis = c.axis("dim", m.shape.len())?;
-        if let Some(d) = m.shape.get_mut(axis) {
-            *d = c.dim("k");
-        }
-        Ok(Meta::Tuple(vec![Meta::Tensor(m.clone()), Meta::tensor(DType::I64, m.shape)]))
-    }),
-    ..BASE
-};
-
 /// The family.
-pub static OPS: &[&OpDef] =
-    &[&INDEX, &UNSAFE_INDEX, &INDEX_SELECT, &GATHER, &EMBEDDING, &SCATTER, &ROLL, &CUMSUM, &TOPK];
+pub static OPS: &[&OpDef] = &[&INDEX, &UNSAFE_INDEX, &INDEX_SELECT, &GATHER, &EMBEDDING, &SCATTER, &ROLL, &CUMSUM];

@@ -14,6 +14,7 @@ pub mod infer;
 pub mod linear;
 pub mod moving;
 pub mod norm;
+pub mod order;
 pub mod pool;
 pub mod prims;
 pub mod prims_view;
@@ -21,6 +22,7 @@ pub mod promote;
 pub mod quantized;
 pub mod reduce;
 pub mod resize;
+pub mod sample;
 pub mod structural;
 pub mod unary;
 pub mod view;
@@ -41,6 +43,7 @@ pub static ALL: &[&[&OpDef]] = &[
     linear::OPS,
     moving::OPS,
     norm::OPS,
+    order::OPS,
     pool::OPS,
     prims::OPS[0],
     prims::OPS[1],
@@ -49,6 +52,7 @@ pub static ALL: &[&[&OpDef]] = &[
     reduce::OPS,
     resize::OPS[0],
     resize::OPS[1],
+    sample::OPS,
     structural::OPS[0],
     structural::OPS[1],
     structural::OPS[2],

@@ -15,11 +15,14 @@ pub(crate) struct ReferenceKernel {
     pub(crate) node: NodeId,
     /// Its tensors: row-major, or constants.
     pub(crate) args: Vec<Operand>,
-    /// Element types and shapes of its results, row-major.
+    /// Which of its results is written first.
+    pub(crate) first: usize,
+    /// Element types and shapes of the results written, row-major.
     pub(crate) results: Vec<Value>,
 }
 
 /// A tensor among the arguments.
+#[derive(Clone)]
 pub(crate) enum Operand {
     /// The step's next read, as this value describes it.
     Read(Value),
@@ -44,7 +47,7 @@ impl Kernel for ReferenceKernel {
         });
         let tensors = tensors.collect::<Result<Vec<_>>>()?;
         let results = reference::eval_node(&self.graph, self.node, &tensors, &Bindings::new())?;
-        for ((to, value), t) in io.writes.iter_mut().zip(&self.results).zip(&results) {
+        for ((to, value), t) in io.writes.iter_mut().zip(&self.results).zip(results.iter().skip(self.first)) {
             let bytes = t.to_bytes();
             let n = bytes.len().min(to.len());
             to[..n].copy_from_slice(&bytes[..n]);

@@ -3,9 +3,11 @@
 use super::{Lower, State};
 use crate::error::Result;
 use crate::kernel::{Operand, ReferenceKernel};
+use crate::memory::carve::MAX_WRITES;
 use crate::memory::{Storage, row_major};
 use crate::reference;
 use cleave_ir::{Arg, Bindings, Meta, NodeId, Tensor};
+use cleave_numerics::DType;
 
 /// Largest result that is computed beforehand, in elements.
 const MAX_FOLDED: i64 = 1 << 26;
@@ -26,11 +28,7 @@ impl Lower<'_> {
         }
         let tensors = args.iter().map(|n| tensor(self, *n)).collect::<Result<Vec<_>>>()?;
         let results = reference::eval_node(self.g, id, &tensors, &Bindings::new())?;
-        let mut results: Vec<State> = results.into_iter().map(State::Constant).collect();
-        let state = match node.meta {
-            Meta::Tuple(_) => State::Tuple(results),
-            _ => results.pop().unwrap_or(State::Unset),
-        };
+        let state = state(&node.meta, &mut results.into_iter().map(State::Constant));
         self.nodes.insert(node.name.clone(), "constant".into());
         self.states[id.index()] = state;
         Ok(true)
@@ -68,12 +66,8 @@ pub(crate) fn fallback(l: &mut Lower<'_>, id: NodeId) -> Result<()> {
         args.push(Operand::Read(value.clone()));
         reads.push(value);
     }
-    // A result that was not asked for has no elements.
-    let absent = || Meta::tensor(cleave_numerics::DType::F32, vec![0i64.into()]);
-    let metas = match &node.meta {
-        Meta::Tuple(items) => items.iter().map(|m| if *m == Meta::None { absent() } else { m.clone() }).collect(),
-        m => vec![m.clone()],
-    };
+    let mut metas = vec![];
+    leaves(&node.meta, &mut metas);
     let mut results = vec![];
     for m in &metas {
         let Some(t) = m.as_tensor() else { return Err(l.unsupported(id, "its value is no tensor")) };
@@ -82,24 +76,43 @@ pub(crate) fn fallback(l: &mut Lower<'_>, id: NodeId) -> Result<()> {
         let shape = shape.ok_or_else(|| l.unsupported(id, "its sizes depend on data"))?;
         // Levels that come from here are signed bytes like others.
         let storage = match (t.dtype, node.op().map(|o| o.base())) {
-            (cleave_numerics::DType::I8, Some("quantize_per_tensor")) => Storage::S8,
+            (DType::I8, Some("quantize_per_tensor")) => Storage::S8,
             (d, _) => Storage::of(d),
         };
         results.push(l.alloc(&shape, storage, &row_major(shape.len())));
     }
-    let kernel = Box::new(ReferenceKernel { graph: l.g.clone(), node: id, args, results: results.clone() });
     let stem = format!("reference.{}", node.op().map_or("none", |o| o.base()));
     let reads: Vec<_> = reads.iter().collect();
-    let Some(first) = results.first().cloned() else { return Err(l.unsupported(id, "it has no result")) };
-    l.step(kernel, &reads, &first, &stem, &[id]);
-    if let Some(super::Stage::Run(step)) = l.stages.last_mut() {
-        step.writes = results.iter().map(|r| r.span()).collect();
+    if results.is_empty() {
+        return Err(l.unsupported(id, "it has no result"));
     }
-    let mut states: Vec<State> = results.into_iter().map(State::Stored).collect();
-    let state = match node.meta {
-        Meta::Tuple(_) => State::Tuple(states),
-        _ => states.remove(0),
-    };
+    // A step writes so many at most; others are computed again.
+    for (i, part) in results.chunks(MAX_WRITES).enumerate() {
+        let (graph, args, first) = (l.g.clone(), args.clone(), i * MAX_WRITES);
+        let kernel = Box::new(ReferenceKernel { graph, node: id, args, first, results: part.to_vec() });
+        l.step(kernel, &reads, &part[0], &stem, &[id]);
+        if let Some(super::Stage::Run(step)) = l.stages.last_mut() {
+            step.writes = part.iter().map(|r| r.span()).collect();
+        }
+    }
+    let state = state(&node.meta, &mut results.into_iter().map(State::Stored));
     l.set(id, state);
     Ok(())
+}
+
+/// The results of a call in order, also those in lists; one that was not asked for has no elements.
+fn leaves(m: &Meta, out: &mut Vec<Meta>) {
+    match m {
+        Meta::Tuple(items) => items.iter().for_each(|m| leaves(m, out)),
+        Meta::None => out.push(Meta::tensor(DType::F32, vec![0i64.into()])),
+        m => out.push(m.clone()),
+    }
+}
+
+/// [`leaves`] put together again.
+fn state(m: &Meta, values: &mut dyn Iterator<Item = State>) -> State {
+    match m {
+        Meta::Tuple(items) => State::Tuple(items.iter().map(|m| state(m, values)).collect()),
+        _ => values.next().unwrap_or(State::Unset),
+    }
 }

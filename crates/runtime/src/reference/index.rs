@@ -3,7 +3,6 @@
 use super::EvalFn;
 use super::ctx::Ctx;
 use super::places::{bounded, broadcast, flat, pick, places, put, steps};
-use super::reduce::{Rows, before};
 use super::value::{Array, Data, Value};
 use crate::error::Result;
 use cleave_numerics::DType;
@@ -19,7 +18,6 @@ pub const EVALS: &[(&str, EvalFn)] = &[
     ("aten.slice_scatter.default", slice_scatter),
     ("aten.select_scatter.default", select_scatter),
     ("aten.cumsum.default", cumsum),
-    ("aten.topk.default", topk),
 ];
 
 /// An index into `n` places.
@@ -206,50 +204,4 @@ fn cumsum(c: &Ctx<'_>) -> Result<Value> {
         Data::Float(a) => Array::float(x.dtype, a),
     }
     .into())
-}
-
-fn topk(c: &Ctx<'_>) -> Result<Value> {
-    let (x, k, largest) = (c.array("self")?, c.int("k")?, c.bool("largest")?);
-    let axis = c.axis(c.int("dim")?, x.shape().len())?;
-    let n = x.shape().get(axis).copied().unwrap_or(1);
-    let k = usize::try_from(k).ok().filter(|k| *k <= n).ok_or_else(|| c.err(format!("{k} of {n} elements")))?;
-    let rows = Rows::new(x.shape(), &[axis], false);
-    // NaN counts as the greatest.
-    let order = match &x.data {
-        Data::Float(a) => {
-            rows.map(a, |row| best(row, k, |p, q| if largest { before(*p, *q, true) } else { before(*q, *p, true) }))
-        }
-        Data::Int(a) => rows.map(a, |row| best(row, k, |p, q| if largest { p > q } else { p < q })),
-    };
-    let mut shape = x.shape().to_vec();
-    if let Some(size) = shape.get_mut(axis) {
-        *size = k;
-    }
-    // The rows are those of the tensor without the dimension.
-    let mut outer = shape.clone();
-    if axis < outer.len() {
-        outer.remove(axis);
-    }
-    let (from, outer) = (steps(x.shape()), steps(&outer));
-    let which = |at: &[usize]| {
-        let rest: Vec<usize> = at.iter().enumerate().filter(|(d, _)| *d != axis).map(|(_, i)| *i).collect();
-        order[flat(&rest, &outer)][at.get(axis).copied().unwrap_or(0)]
-    };
-    let index: Vec<i64> = places(c, &shape, |at| Ok(which(at)))?.into_iter().map(|i| i as i64).collect();
-    let index = ArrayD::from_shape_vec(shape.clone(), index).map_err(|e| c.err(e.to_string()))?;
-    let values = pick(c, &x, &shape, |at| Ok(moved_to(at, axis, &from, |_| which(at))))?;
-    Ok(Value::List(vec![values.into(), Array::int(DType::I64, index).into()]))
-}
-
-/// The first `k` places of a row in this order.
-fn best<T>(row: &[T], k: usize, before: impl Fn(&T, &T) -> bool) -> Vec<usize> {
-    use std::cmp::Ordering::{Equal, Greater, Less};
-    let mut order: Vec<usize> = (0..row.len()).collect();
-    order.sort_by(|p, q| match (before(&row[*p], &row[*q]), before(&row[*q], &row[*p])) {
-        (true, _) => Less,
-        (_, true) => Greater,
-        _ => Equal,
-    });
-    order.truncate(k);
-    order
 }

@@ -8,10 +8,12 @@ mod compare;
 mod conv;
 mod create;
 mod ctx;
+mod histogram;
 mod index;
 mod matmul;
 mod moving;
 mod norm;
+mod order;
 mod places;
 mod pointwise;
 mod pool;
@@ -43,10 +45,12 @@ static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
         compare::EVALS,
         conv::EVALS,
         create::EVALS,
+        histogram::EVALS,
         index::EVALS,
         matmul::EVALS,
         moving::EVALS,
         norm::EVALS,
+        order::EVALS,
         pointwise::EVALS,
         pool::EVALS,
         prims::EVALS,
@@ -150,15 +154,19 @@ pub fn eval_node(g: &Graph, id: NodeId, tensors: &[Tensor], bound: &Bindings) ->
     for (n, t) in node.args.iter().flat_map(Arg::nodes).zip(tensors) {
         values[n.index()] = Some(Value::Array(Array::from_tensor(t)));
     }
-    match call_node(g, id, op, &values, bound)? {
-        Value::List(items) => items.iter().map(|v| as_result(v, &node.name)).collect(),
-        v => Ok(vec![as_tensor(Some(&v), &node.name)?]),
-    }
+    let mut out = vec![];
+    results(&call_node(g, id, op, &values, bound)?, &node.name, &mut out)?;
+    Ok(out)
 }
 
-/// One of several results; one that was not asked for has no elements.
-fn as_result(v: &Value, node: &str) -> Result<Tensor> {
-    if let Value::None = v { Ok(Tensor::new(&[0], Vec::<f32>::new())) } else { as_tensor(Some(v), node) }
+/// A call's results in order, also those in lists; one that was not asked for has no elements.
+fn results(v: &Value, node: &str, out: &mut Vec<Tensor>) -> Result<()> {
+    match v {
+        Value::List(items) => items.iter().try_for_each(|v| results(v, node, out))?,
+        Value::None => out.push(Tensor::new(&[0], Vec::<f32>::new())),
+        v => out.push(as_tensor(Some(v), node)?),
+    }
+    Ok(())
 }
 
 fn unsupported(op: &str, node: &str, why: &str) -> RuntimeError {
