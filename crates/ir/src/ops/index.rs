@@ -128,21 +128,6 @@ pub static ROLL: OpDef = OpDef {
     ..BASE
 };
 
-/// Sums of all elements so far along a dimension.
-pub static CUMSUM: OpDef = OpDef {
-    name: "aten.cumsum.default",
-    schema: "(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
-    class: Class::Reduction,
-    accuracy: crate::Accuracy::Approximate,
-    infer: Some(|c| {
-        let m = c.meta("self")?;
-        c.axis("dim", m.shape.len())?;
-        let natural = if m.dtype.is_float() { m.dtype } else { DType::I64 };
-        Ok(Meta::tensor(c.opt_dtype("dtype").unwrap_or(natural), m.shape))
-    }),
-    ..BASE
-};
-
 /// The greatest (or least) elements along a dimension, and where they were.
 pub static TOPK: OpDef = OpDef {
     name: "aten.topk.default",
@@ -160,4 +145,4 @@ pub static TOPK: OpDef = OpDef {
 
 /// The family.
 pub static OPS: &[&OpDef] =
-    &[&INDEX, &UNSAFE_INDEX, &INDEX_SELECT, &GATHER, &EMBEDDING, &SCATTER, &ROLL, &CUMSUM, &TOPK];
+    &[&INDEX, &UNSAFE_INDEX, &INDEX_SELECT, &GATHER, &EMBEDDING, &SCATTER, &ROLL, &TOPK];

@@ -18,7 +18,6 @@ pub const EVALS: &[(&str, EvalFn)] = &[
     ("aten.scatter.src", scatter),
     ("aten.slice_scatter.default", slice_scatter),
     ("aten.select_scatter.default", select_scatter),
-    ("aten.cumsum.default", cumsum),
     ("aten.topk.default", topk),
 ];
 
@@ -182,30 +181,6 @@ fn slice_scatter(c: &Ctx<'_>) -> Result<Value> {
     let (axis, start, end, step) = super::view::range(c, &shape)?;
     shape[axis] = (end - start).div_ceil(step);
     put_along(c, &shape, axis, |i| start + i * step)
-}
-
-fn cumsum(c: &Ctx<'_>) -> Result<Value> {
-    let mut x = c.array("self")?.cast(c.dtype());
-    let axis = Axis(c.axis(c.int("dim")?, x.shape().len())?);
-    fn run<T: Copy>(a: &mut ArrayD<T>, axis: Axis, add: impl Fn(T, T) -> T) {
-        if a.ndim() == 0 {
-            return;
-        }
-        for mut lane in a.lanes_mut(axis) {
-            for i in 1..lane.len() {
-                lane[i] = add(lane[i - 1], lane[i]);
-            }
-        }
-    }
-    match &mut x.data {
-        Data::Int(a) => run(a, axis, i64::wrapping_add),
-        Data::Float(a) => run(a, axis, |p, q| p + q),
-    }
-    Ok(match x.data {
-        Data::Int(a) => Array::int(x.dtype, a),
-        Data::Float(a) => Array::float(x.dtype, a),
-    }
-    .into())
 }
 
 fn topk(c: &Ctx<'_>) -> Result<Value> {

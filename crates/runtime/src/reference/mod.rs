@@ -19,6 +19,7 @@ mod prims;
 mod quantized;
 mod reduce;
 mod resize;
+mod scan;
 mod sizes;
 #[cfg(test)]
 mod tests;
@@ -53,6 +54,7 @@ static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
         quantized::EVALS,
         reduce::EVALS,
         resize::EVALS,
+        scan::EVALS,
         sizes::EVALS,
         unary::EVALS,
         view::EVALS,
