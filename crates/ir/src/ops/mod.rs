@@ -11,6 +11,7 @@ pub mod conv;
 pub mod create;
 pub mod derivative;
 pub mod distance;
+pub mod dropout;
 pub mod einsum;
 pub mod index;
 pub mod infer;
@@ -47,6 +48,8 @@ pub static ALL: &[&[&OpDef]] = &[
     create::OPS[1],
     distance::OPS[0],
     distance::OPS[1],
+    dropout::OPS[0],
+    dropout::OPS[1],
     einsum::OPS,
     index::OPS,
     linear::OPS,

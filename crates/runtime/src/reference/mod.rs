@@ -17,6 +17,7 @@ mod pointwise;
 mod pool;
 mod prims;
 mod quantized;
+mod random;
 mod reduce;
 mod resize;
 mod scan;
@@ -52,6 +53,7 @@ static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
         pool::EVALS,
         prims::EVALS,
         quantized::EVALS,
+        random::EVALS,
         reduce::EVALS,
         resize::EVALS,
         scan::EVALS,
