@@ -7,13 +7,15 @@ pub mod arith;
 pub mod attention;
 pub mod compare;
 pub mod conv;
+pub mod copies;
 pub mod create;
 pub mod derivative;
+pub mod diagonal;
 pub mod index;
 pub mod infer;
 pub mod linear;
-pub mod moving;
 pub mod norm;
+pub mod pad;
 pub mod pool;
 pub mod prims;
 pub mod prims_view;
@@ -21,6 +23,12 @@ pub mod promote;
 pub mod quantized;
 pub mod reduce;
 pub mod resize;
+pub mod scatter;
+pub mod shuffle;
+pub mod sift;
+pub mod spaced;
+pub mod spelling;
+pub mod stack;
 pub mod structural;
 pub mod unary;
 pub mod view;
@@ -35,12 +43,14 @@ pub static ALL: &[&[&OpDef]] = &[
     attention::OPS,
     compare::OPS,
     conv::OPS,
+    copies::OPS,
     create::OPS[0],
     create::OPS[1],
+    diagonal::OPS,
     index::OPS,
     linear::OPS,
-    moving::OPS,
     norm::OPS,
+    pad::OPS,
     pool::OPS,
     prims::OPS[0],
     prims::OPS[1],
@@ -49,10 +59,19 @@ pub static ALL: &[&[&OpDef]] = &[
     reduce::OPS,
     resize::OPS[0],
     resize::OPS[1],
+    scatter::OPS[0],
+    scatter::OPS[1],
+    shuffle::OPS,
+    sift::OPS,
+    spaced::OPS,
+    spelling::OPS[0],
+    spelling::OPS[1],
+    stack::OPS,
     structural::OPS[0],
     structural::OPS[1],
     structural::OPS[2],
     unary::OPS,
     view::OPS,
-    window::OPS,
+    window::OPS[0],
+    window::OPS[1],
 ];

@@ -8,6 +8,7 @@ mod compare;
 mod conv;
 mod create;
 mod ctx;
+mod embedding;
 mod index;
 mod matmul;
 mod moving;
@@ -19,6 +20,8 @@ mod prims;
 mod quantized;
 mod reduce;
 mod resize;
+mod scatter;
+mod sift;
 mod sizes;
 #[cfg(test)]
 mod tests;
@@ -43,6 +46,7 @@ static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
         compare::EVALS,
         conv::EVALS,
         create::EVALS,
+        embedding::EVALS,
         index::EVALS,
         matmul::EVALS,
         moving::EVALS,
@@ -53,6 +57,8 @@ static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
         quantized::EVALS,
         reduce::EVALS,
         resize::EVALS,
+        scatter::EVALS,
+        sift::EVALS,
         sizes::EVALS,
         unary::EVALS,
         view::EVALS,
@@ -190,7 +196,7 @@ fn concrete(a: &Arg, values: &[Option<Value>], bound: &Bindings) -> Result<Value
 fn call_node(g: &Graph, id: NodeId, op: &'static Op, values: &[Option<Value>], bound: &Bindings) -> Result<Value> {
     let node = g.node(id);
     let args = node.args.iter().map(|a| concrete(a, values, bound)).collect::<Result<Vec<_>>>()?;
-    let strides = if op.base() == "as_strided" { storage(g, &node.args[0], bound)? } else { None };
+    let strides = if op.base().starts_with("as_strided") { storage(g, &node.args[0], bound)? } else { None };
     let divide = g.quantizes_by_division();
     call(&Ctx { op, args: &args, meta: &node.meta, node: &node.name, divide, strides })
 }
