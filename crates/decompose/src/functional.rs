@@ -465,7 +465,7 @@ mod tests {
     #[test]
     fn a_view_taken_in_place_is_what_later_readers_see() {
         check(
-            "graph(%x: f32[2, 3]) {\n %a = aten.relu(%x)\n %u = aten.unsqueeze_(%a, 0)\n %r = aten.relu_(%a)\n %y = aten.neg(%a)\n return %y\n}",
+            "graph(%x: f32[2, 3]) {\n %a = aten.relu(%x)\n %u = aten.unsqueeze_(%a, 0)\n %r = aten.relu_(%u)\n %y = aten.neg(%r)\n return %y\n}",
             "graph(%x: f32[2, 3]) {
   %a = aten.relu(%x): f32[2, 3]
   %unsqueeze = aten.unsqueeze(%a, 0): f32[1, 2, 3]

@@ -219,6 +219,19 @@ fn last(n: &Dim) -> Arg {
     (n.clone() - Dim::from(1i64)).into()
 }
 
+/// [`picked`] by [`mirrored`], which reaches as far as there are elements.
+fn reflected<'b>(c: &Call<'b>) -> Vec<Value<'b>> {
+    let (shape, pad) = (c.tensor("self").shape(), c.dims("padding"));
+    let reaches = |(i, p): (usize, &Dim)| {
+        let n = shape.len().checked_sub(i / 2 + 1).and_then(|at| shape.get(at)).and_then(Dim::as_const);
+        p.as_const().zip(n).is_none_or(|(p, n)| p < n)
+    };
+    if !pad.iter().enumerate().all(reaches) {
+        c.fail(&format!("padding of {shape:?} by {pad:?}, expected less than its sizes"));
+    }
+    picked(c, mirrored)
+}
+
 /// Places mirrored at 0 and at the last one: `(n - 1) - |(n - 1) - |i||`.
 fn mirrored<'b>(i: Value<'b>, n: &Dim) -> Value<'b> {
     let less = |x: Value<'b>| x.builder().call("aten.sub.Tensor", vec![last(n), x.into()]);
@@ -230,12 +243,12 @@ fn nearest<'b>(i: Value<'b>, n: &Dim) -> Value<'b> {
 }
 
 macro_rules! pads {
-    ($($(#[$doc:meta])* $id:ident = $name:literal, $n:literal, $places:expr, $example:literal;)*) => {
+    ($($(#[$doc:meta])* $id:ident = $name:literal, $n:literal, $rule:expr, $example:literal;)*) => {
         $($(#[$doc])* pub static $id: OpDef = OpDef {
             name: $name,
             schema: concat!("(Tensor self, SymInt[", $n, "] padding) -> Tensor"),
             infer: Some(|c| padded(c, "padding")),
-            rule: Some(|c| picked(c, $places)),
+            rule: Some($rule),
             example: $example,
             ..BASE
         };)*
@@ -246,15 +259,15 @@ macro_rules! pads {
 
 pads! {
     /// Elements mirrored at the edges of the last dimension.
-    REFLECTION_PAD1D = "aten.reflection_pad1d.default", 2, mirrored, "f32[1, 3], [1, 2]";
+    REFLECTION_PAD1D = "aten.reflection_pad1d.default", 2, reflected, "f32[1, 3], [1, 2]";
     /// Elements mirrored at the edges of the last two dimensions.
-    REFLECTION_PAD2D = "aten.reflection_pad2d.default", 4, mirrored, "f32[1, 3, 4], [1, 2, 0, 2]";
+    REFLECTION_PAD2D = "aten.reflection_pad2d.default", 4, reflected, "f32[1, 3, 4], [1, 2, 0, 2]";
     /// Elements mirrored at the edges of the last three dimensions.
-    REFLECTION_PAD3D = "aten.reflection_pad3d.default", 6, mirrored, "f32[1, 2, 3, 2], [1, 1, 0, 2, 1, 0]";
+    REFLECTION_PAD3D = "aten.reflection_pad3d.default", 6, reflected, "f32[1, 2, 3, 2], [1, 1, 0, 2, 1, 0]";
     /// Elements at the edges of the last dimension repeated.
-    REPLICATION_PAD1D = "aten.replication_pad1d.default", 2, nearest, "f32[1, 3], [1, -1]";
+    REPLICATION_PAD1D = "aten.replication_pad1d.default", 2, |c| picked(c, nearest), "f32[1, 3], [1, -1]";
     /// Elements at the edges of the last two dimensions repeated.
-    REPLICATION_PAD2D = "aten.replication_pad2d.default", 4, nearest, "f32[1, 3, 4], [1, 2, 0, 5]";
+    REPLICATION_PAD2D = "aten.replication_pad2d.default", 4, |c| picked(c, nearest), "f32[1, 3, 4], [1, 2, 0, 5]";
     /// Elements at the edges of the last three dimensions repeated.
-    REPLICATION_PAD3D = "aten.replication_pad3d.default", 6, nearest, "f32[1, 2, 3, 2], [1, 1, 0, 2, 1, 0]";
+    REPLICATION_PAD3D = "aten.replication_pad3d.default", 6, |c| picked(c, nearest), "f32[1, 2, 3, 2], [1, 1, 0, 2, 1, 0]";
 }

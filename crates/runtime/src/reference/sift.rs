@@ -16,16 +16,8 @@ pub const EVALS: &[(&str, EvalFn)] = &[
         let size = usize::try_from(c.int("size")?).map_err(|_| c.err("a negative size"))?;
         rows(c, &c.array("self")?, Some((size, c.int("fill_value")?)))
     }),
-    ("aten._local_scalar_dense.default", |c| {
-        let x = c.array("self")?;
-        let number = match &x.data {
-            Data::Float(a) if a.len() == 1 => a.first().map(|v| Value::Float(*v)),
-            Data::Int(a) if a.len() == 1 && x.dtype == DType::Bool => a.first().map(|v| Value::Bool(*v != 0)),
-            Data::Int(a) if a.len() == 1 => a.first().map(|v| Value::Int(*v)),
-            _ => None,
-        };
-        number.ok_or_else(|| c.err(format!("a tensor of shape {:?}, expected one element", x.shape())))
-    }),
+    ("aten._local_scalar_dense.default", item),
+    ("aten.item.default", item),
     ("aten.searchsorted.Tensor", searchsorted),
     ("aten.searchsorted.Scalar", searchsorted),
     ("aten.bucketize.Tensor", |c| searched(c, &c.array("self")?, &c.array("boundaries")?, c.bool("right")?)),
@@ -40,6 +32,17 @@ pub const EVALS: &[(&str, EvalFn)] = &[
     ("aten.tril_indices.default", |c| triangle(c, |row, column, offset| column - row <= offset)),
     ("aten.triu_indices.default", |c| triangle(c, |row, column, offset| column - row >= offset)),
 ];
+
+fn item(c: &Ctx<'_>) -> Result<Value> {
+    let x = c.array("self")?;
+    let number = match &x.data {
+        Data::Float(a) if a.len() == 1 => a.first().map(|v| Value::Float(*v)),
+        Data::Int(a) if a.len() == 1 && x.dtype == DType::Bool => a.first().map(|v| Value::Bool(*v != 0)),
+        Data::Int(a) if a.len() == 1 => a.first().map(|v| Value::Int(*v)),
+        _ => None,
+    };
+    number.ok_or_else(|| c.err(format!("a tensor of shape {:?}, expected one element", x.shape())))
+}
 
 /// Indices at which elements are not zero.
 pub fn nonzero(x: &Array) -> Vec<Vec<usize>> {
