@@ -8,17 +8,19 @@ pub mod attention;
 pub mod batch_norm;
 pub mod compare;
 pub mod conv;
+pub mod copies;
 pub mod create;
 pub mod derivative;
+pub mod diagonal;
 pub mod distance;
 pub mod dropout;
 pub mod einsum;
 pub mod index;
 pub mod infer;
 pub mod linear;
-pub mod moving;
 pub mod norm;
 pub mod order;
+pub mod pad;
 pub mod pool;
 pub mod prims;
 pub mod prims_view;
@@ -29,7 +31,13 @@ pub mod reduce;
 pub mod resize;
 pub mod sample;
 pub mod scan;
+pub mod scatter;
+pub mod shuffle;
+pub mod sift;
 pub mod softmax;
+pub mod spaced;
+pub mod spelling;
+pub mod stack;
 pub mod stat;
 pub mod structural;
 pub mod unary;
@@ -46,6 +54,7 @@ pub static ALL: &[&[&OpDef]] = &[
     batch_norm::OPS,
     compare::OPS,
     conv::OPS,
+    copies::OPS,
     create::OPS[0],
     create::OPS[1],
     distance::OPS[0],
@@ -53,11 +62,12 @@ pub static ALL: &[&[&OpDef]] = &[
     dropout::OPS[0],
     dropout::OPS[1],
     einsum::OPS,
+    diagonal::OPS,
     index::OPS,
     linear::OPS,
-    moving::OPS,
     norm::OPS,
     order::OPS,
+    pad::OPS,
     pool::OPS,
     prims::OPS[0],
     prims::OPS[1],
@@ -75,10 +85,19 @@ pub static ALL: &[&[&OpDef]] = &[
     stat::OPS[0],
     stat::OPS[1],
     stat::OPS[2],
+    scatter::OPS[0],
+    scatter::OPS[1],
+    shuffle::OPS,
+    sift::OPS,
+    spaced::OPS,
+    spelling::OPS[0],
+    spelling::OPS[1],
+    stack::OPS,
     structural::OPS[0],
     structural::OPS[1],
     structural::OPS[2],
     unary::OPS,
     view::OPS,
-    window::OPS,
+    window::OPS[0],
+    window::OPS[1],
 ];

@@ -8,6 +8,7 @@ mod compare;
 mod conv;
 mod create;
 mod ctx;
+mod embedding;
 mod histogram;
 mod index;
 mod matmul;
@@ -23,6 +24,8 @@ mod random;
 mod reduce;
 mod resize;
 mod scan;
+mod scatter;
+mod sift;
 mod sizes;
 #[cfg(test)]
 mod tests;
@@ -48,6 +51,7 @@ static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
         conv::EVALS,
         create::EVALS,
         histogram::EVALS,
+        embedding::EVALS,
         index::EVALS,
         matmul::EVALS,
         moving::EVALS,
@@ -61,6 +65,8 @@ static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
         reduce::EVALS,
         resize::EVALS,
         scan::EVALS,
+        scatter::EVALS,
+        sift::EVALS,
         sizes::EVALS,
         unary::EVALS,
         view::EVALS,
@@ -202,7 +208,7 @@ fn concrete(a: &Arg, values: &[Option<Value>], bound: &Bindings) -> Result<Value
 fn call_node(g: &Graph, id: NodeId, op: &'static Op, values: &[Option<Value>], bound: &Bindings) -> Result<Value> {
     let node = g.node(id);
     let args = node.args.iter().map(|a| concrete(a, values, bound)).collect::<Result<Vec<_>>>()?;
-    let strides = if op.base() == "as_strided" { storage(g, &node.args[0], bound)? } else { None };
+    let strides = if op.base().starts_with("as_strided") { storage(g, &node.args[0], bound)? } else { None };
     let divide = g.quantizes_by_division();
     call(&Ctx { op, args: &args, meta: &node.meta, node: &node.name, divide, strides })
 }
