@@ -27,6 +27,7 @@ mod scan;
 mod scatter;
 mod sift;
 mod sizes;
+mod special;
 #[cfg(test)]
 mod tests;
 mod unary;
@@ -68,6 +69,7 @@ static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
         scatter::EVALS,
         sift::EVALS,
         sizes::EVALS,
+        special::EVALS,
         unary::EVALS,
         view::EVALS,
     ];
@@ -75,7 +77,7 @@ static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
     let unruled = cleave_ir::op::all().filter(|o| o.rule.is_none()).map(|o| o.def.name);
     for name in unruled.filter(|n| !all.contains_key(n)).collect::<Vec<_>>() {
         let same = prims::namesake(name).and_then(|names| names.iter().find_map(|n| all.get(n.as_str()).copied()));
-        all.extend(same.map(|eval| (name, eval)));
+        all.extend(same.or_else(|| special::polynomial(name)).map(|eval| (name, eval)));
     }
     all
 });

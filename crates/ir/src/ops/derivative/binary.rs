@@ -23,6 +23,11 @@ pub(super) static TABLE: &[Derivative] = &[
             quotient(d);
         }
     }),
+    Derivative::new("aten.div.Scalar_mode", "f32[2, 3], 0.7, none | f32[2, 3], 0.7, \"trunc\"", |d| {
+        if *d.arg("rounding_mode") == Arg::None {
+            d.give("self", over(d.g(), d.arg("other")));
+        }
+    }),
     Derivative::new("aten.pow.Tensor_Scalar", "f32[2, 3]>0, 2.5 | f32[2, 3], 2 | f32[2, 3], 0 | f32[2, 3], 1", |d| {
         let (x, e) = (d.tensor("self"), d.float("exponent"));
         if e != 0.0 {

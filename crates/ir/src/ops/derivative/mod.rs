@@ -12,6 +12,7 @@ mod prims;
 mod product;
 mod reduce;
 mod resize;
+mod special;
 mod unary;
 mod view;
 mod zero;
@@ -33,6 +34,7 @@ pub fn all() -> Vec<Derivative> {
         product::TABLE,
         reduce::TABLE,
         resize::TABLE,
+        special::TABLE,
         unary::TABLE,
         view::TABLE,
         zero::TABLE,

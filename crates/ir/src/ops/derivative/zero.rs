@@ -16,6 +16,7 @@ pub(super) static TABLE: &[Derivative] = &[
     Derivative::zero("aten.sgn.default", STEPS),
     Derivative::zero("aten.floor_divide.default", STEPS),
     Derivative::zero("aten.heaviside.default", STEPS),
+    Derivative::zero("aten.nextafter.default", "torch has none: what is next is said of bits"),
     Derivative::zero("aten.full_like.default", FORM),
     Derivative::zero("aten.empty_like.default", FORM),
     Derivative::zero("aten.new_empty.default", FORM),
