@@ -55,24 +55,6 @@ pub static LOGCUMSUMEXP: OpDef = OpDef {
     ..BASE
 };
 
-/// The greatest of all elements so far along a dimension, and where it was last.
-pub static CUMMAX: OpDef = OpDef {
-    name: "aten.cummax.default",
-    schema: "(Tensor self, int dim) -> (Tensor, Tensor)",
-    levels: Levels::ALL,
-    accuracy: Accuracy::Exact,
-    infer: Some(|c| {
-        let m = c.meta("self")?;
-        c.axis("dim", m.shape.len())?;
-        let places = Meta::tensor(DType::I64, m.shape.clone());
-        Ok(Meta::Tuple(vec![Meta::Tensor(m), places]))
-    }),
-    ..BASE
-};
-
-/// The least of all elements so far along a dimension, and where it was last.
-pub static CUMMIN: OpDef = OpDef { name: "aten.cummin.default", ..CUMMAX };
-
 /// Elements along a dimension from `start` to before `end`, which count from its end if negative.
 fn part<'b>(x: Value<'b>, dim: usize, start: i64, end: Option<i64>) -> Value<'b> {
     x.op("aten.slice.Tensor", vec![dim.into(), start.into(), end.unwrap_or(i64::MAX).into()])
@@ -322,7 +304,7 @@ fn by_places<'b>(x: Value<'b>, axis: usize, places: Value<'b>, order: i64) -> [V
     [first, middle, last]
 }
 
-static PLAIN: &[&OpDef] = &[&CUMSUM, &CUMPROD, &CUMSUM_, &CUMPROD_, &LOGCUMSUMEXP, &CUMMAX, &CUMMIN, &DIFF];
+static PLAIN: &[&OpDef] = &[&CUMSUM, &CUMPROD, &CUMSUM_, &CUMPROD_, &LOGCUMSUMEXP, &DIFF];
 
 /// The families.
 pub static OPS: &[&[&OpDef]] = &[PLAIN, INTEGRALS, GRADIENTS];

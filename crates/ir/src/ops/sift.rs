@@ -3,7 +3,6 @@
 use super::infer::ensure;
 use crate::builder::{Call, Value};
 use crate::dim::Dim;
-use crate::error::Result;
 use crate::graph::Meta;
 use crate::op::{Class, Levels, OpDef};
 use cleave_numerics::DType;
@@ -108,50 +107,6 @@ pub static ITEM: OpDef = OpDef {
     ..LOCAL_SCALAR_DENSE
 };
 
-fn searched(c: &Call<'_>, sorted: &str, values: &str) -> Result<Meta> {
-    let bounds = c.meta(sorted)?;
-    ensure(c, !bounds.shape.is_empty(), || "bounds without dimensions".into())?;
-    let dtype = if c.bool("out_int32") { DType::I32 } else { DType::I64 };
-    // A number has no dimensions.
-    let shape = c.meta(values).map(|m| m.shape).unwrap_or_default();
-    Ok(Meta::tensor(dtype, shape))
-}
-
-/// Where each value would have to be put so that the last dimension stays sorted: before values that equal it, or
-/// behind them if `right`.
-pub static SEARCHSORTED: OpDef = OpDef {
-    name: "aten.searchsorted.Tensor",
-    schema: "(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
-    infer: Some(|c| searched(c, "sorted_sequence", "self")),
-    ..BASE
-};
-
-/// [`SEARCHSORTED`] of one number.
-pub static SEARCHSORTED_SCALAR: OpDef = OpDef {
-    name: "aten.searchsorted.Scalar",
-    schema: "(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
-    ..SEARCHSORTED
-};
-
-/// [`SEARCHSORTED`] with one sequence of bounds for all values.
-pub static BUCKETIZE: OpDef = OpDef {
-    name: "aten.bucketize.Tensor",
-    schema: "(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
-    infer: Some(|c| {
-        let rank = c.meta("boundaries")?.shape.len();
-        ensure(c, rank == 1, || format!("bounds of rank {rank}, expected 1"))?;
-        searched(c, "boundaries", "self")
-    }),
-    ..BASE
-};
-
-/// [`BUCKETIZE`] of one number.
-pub static BUCKETIZE_SCALAR: OpDef = OpDef {
-    name: "aten.bucketize.Scalar",
-    schema: "(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
-    ..BUCKETIZE
-};
-
 /// A statement about the elements of a tensor.
 pub static ASSERT_ASYNC: OpDef = OpDef {
     name: "aten._assert_async.msg",
@@ -214,10 +169,6 @@ pub static OPS: &[&OpDef] = &[
     &MASKED_SELECT,
     &LOCAL_SCALAR_DENSE,
     &ITEM,
-    &SEARCHSORTED,
-    &SEARCHSORTED_SCALAR,
-    &BUCKETIZE,
-    &BUCKETIZE_SCALAR,
     &ASSERT_ASYNC,
     &SYM_STORAGE_OFFSET,
     &ONE_HOT,

@@ -266,14 +266,6 @@ fn middle_of_all<'b>(c: &Call<'b>, op: &str) -> Vec<Value<'b>> {
     vec![c.b.getitem(reshape(x, vec![count]).op(op, vec![0i64.into()]), 0)]
 }
 
-/// The element that is most frequent along a dimension, the least of several, and where it was last.
-pub static MODE: OpDef = OpDef {
-    name: "aten.mode.default",
-    schema: "(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor, Tensor)",
-    levels: Levels::ALL,
-    ..PICK
-};
-
 const QUANTILE: OpDef = OpDef { accuracy: Accuracy::Rounding, ..BASE };
 
 macro_rules! quantiles {
@@ -406,7 +398,7 @@ fn between<'b>(c: &Call<'b>, ranks: Value<'b>, sorted: Value<'b>) -> Value<'b> {
 }
 
 static PLAIN: &[&OpDef] =
-    &[&VAR, &VAR_MEAN, &STD, &STD_MEAN, &KTHVALUE, &MEDIAN, &NANMEDIAN, &MEDIAN_ALL, &NANMEDIAN_ALL, &MODE];
+    &[&VAR, &VAR_MEAN, &STD, &STD_MEAN, &KTHVALUE, &MEDIAN, &NANMEDIAN, &MEDIAN_ALL, &NANMEDIAN_ALL];
 
 /// The families.
 pub static OPS: &[&[&OpDef]] = &[PLAIN, UNBIASED, QUANTILES];

@@ -2,8 +2,7 @@
 
 use super::EvalFn;
 use super::ctx::Ctx;
-use super::index::wrapped;
-use super::places::{bounded, steps};
+use super::places::bounded;
 use super::value::{Array, Data, Value};
 use crate::error::Result;
 use cleave_numerics::DType;
@@ -18,10 +17,6 @@ pub const EVALS: &[(&str, EvalFn)] = &[
     }),
     ("aten._local_scalar_dense.default", item),
     ("aten.item.default", item),
-    ("aten.searchsorted.Tensor", searchsorted),
-    ("aten.searchsorted.Scalar", searchsorted),
-    ("aten.bucketize.Tensor", |c| searched(c, &c.array("self")?, &c.array("boundaries")?, c.bool("right")?)),
-    ("aten.bucketize.Scalar", |c| searched(c, &c.array("self")?, &c.array("boundaries")?, c.bool("right")?)),
     ("aten._assert_async.msg", |c| {
         let Value::Str(message) = c.arg("assert_msg")? else { return Err(c.err("expected a message")) };
         let holds = c.array("self")?.to_f64().iter().all(|v| *v != 0.0);
@@ -70,65 +65,6 @@ fn rows(c: &Ctx<'_>, x: &Array, size: Option<(usize, i64)>) -> Result<Value> {
 fn matrix(c: &Ctx<'_>, shape: Vec<usize>, data: Vec<i64>) -> Result<Value> {
     let data = ArrayD::from_shape_vec(shape, data).map_err(|e| c.err(e.to_string()))?;
     Ok(Array::int(c.dtype(), data).into())
-}
-
-fn searchsorted(c: &Ctx<'_>) -> Result<Value> {
-    let (mut bounds, values) = (c.array("sorted_sequence")?, c.array("self")?);
-    let right = match c.arg("side")? {
-        Value::Str(side) => side == "right",
-        _ => c.bool("right")?,
-    };
-    if let Some(sorter) = c.opt_array("sorter")? {
-        let n = bounds.shape().last().copied().unwrap_or(1).max(1);
-        let order = sorter.to_i64();
-        if sorter.shape() != bounds.shape() {
-            return Err(c.err(format!("an order of shape {:?} for {:?}", sorter.shape(), bounds.shape())));
-        }
-        let at =
-            order.iter().enumerate().map(|(i, p)| Ok(i / n * n + wrapped(c, *p, n)?)).collect::<Result<Vec<_>>>()?;
-        bounds = super::places::pick(c, &bounds, &bounds.shape().to_vec(), |i| {
-            let place = super::places::flat(i, &steps(bounds.shape()));
-            at.get(place).copied().ok_or_else(|| c.err("an order that is too short"))
-        })?;
-    }
-    searched(c, &values, &bounds, right)
-}
-
-/// Where each value belongs in the bounds, which are one sequence or one for each row of the values.
-fn searched(c: &Ctx<'_>, values: &Array, bounds: &Array, right: bool) -> Result<Value> {
-    let lead = bounds.shape().len().checked_sub(1).ok_or_else(|| c.err("bounds without dimensions"))?;
-    let n = bounds.shape()[lead];
-    let width = if lead == 0 { values.to_f64().len() } else { values.shape().last().copied().unwrap_or(1) };
-    let number = values.shape().is_empty() && lead > 0;
-    if lead > 0 && !number && values.shape().get(..values.shape().len() - 1) != Some(&bounds.shape()[..lead]) {
-        return Err(c.err(format!("values of shape {:?} in bounds of shape {:?}", values.shape(), bounds.shape())));
-    }
-    // NaN is greater than all: what is not at least the value lies before it.
-    fn place<T: PartialOrd>(seq: &[T], v: &T, right: bool) -> i64 {
-        let (mut lo, mut hi) = (0, seq.len());
-        while lo < hi {
-            let mid = lo + (hi - lo) / 2;
-            let behind = if right { seq[mid] > *v } else { seq[mid] >= *v };
-            (lo, hi) = if behind { (lo, mid) } else { (mid + 1, hi) };
-        }
-        lo as i64
-    }
-    fn all<T: PartialOrd>(values: &[T], seq: &[T], n: usize, width: usize, right: bool) -> Vec<i64> {
-        let row = |i: usize| i / width.max(1) * n;
-        values.iter().enumerate().map(|(i, v)| place(seq.get(row(i)..row(i) + n).unwrap_or(seq), v, right)).collect()
-    }
-    let found = match (&values.data, &bounds.data) {
-        (Data::Int(v), Data::Int(b)) => {
-            let (v, b): (Vec<i64>, Vec<i64>) = (v.iter().copied().collect(), b.iter().copied().collect());
-            all(&v, &b, n, width, right)
-        }
-        _ => {
-            let (v, b): (Vec<f64>, Vec<f64>) =
-                (values.to_f64().into_iter().collect(), bounds.to_f64().into_iter().collect());
-            all(&v, &b, n, width, right)
-        }
-    };
-    matrix(c, values.shape().to_vec(), found)
 }
 
 fn repeat_interleave(c: &Ctx<'_>) -> Result<Value> {
