@@ -14,13 +14,21 @@ use cleave_ir::{Builder, Dim, Value, strides, transform};
 /// # Errors
 /// A write that cannot be expressed as a value.
 pub fn functionalize(src: &Graph) -> Result<Graph> {
+    let src = &*src.map_subgraphs(&mut functional_branch)?;
     if !src.nodes().filter_map(|(_, n)| n.op()).any(|o| o.schema.mutates()) {
         return Ok(src.clone());
     }
-    let n = src.len();
     let b = Builder::from_graph(src.shell());
-    let mut f =
-        Functional { src, b: &b, parent: vec![None; n], now: vec![None; n], made: vec![0; n], writes: vec![0; n] };
+    written(src, &b)?;
+    let mut g = b.finish()?;
+    g.output_names.clone_from(&src.output_names);
+    Ok(transform::prune_rewritten(src, &g))
+}
+
+/// Builds the graph without mutation; how many writes each of the old nodes saw.
+fn written(src: &Graph, b: &Builder) -> Result<Vec<usize>> {
+    let n = src.len();
+    let mut f = Functional { src, b, parent: vec![None; n], now: vec![None; n], made: vec![0; n], writes: vec![0; n] };
     for (id, node) in src.nodes() {
         b.set_origin(node.origin.clone());
         f.step(id, node)?;
@@ -28,9 +36,18 @@ pub fn functionalize(src: &Graph) -> Result<Graph> {
             return Err(e.into());
         }
     }
-    let mut g = b.finish()?;
-    g.output_names.clone_from(&src.output_names);
-    Ok(transform::prune_rewritten(src, &g))
+    Ok(f.writes)
+}
+
+/// [`functionalize`] for a graph that is an argument: what it wrote to an operand would be lost to the caller.
+fn functional_branch(src: &Graph) -> Result<Graph> {
+    let writes = written(src, &Builder::from_graph(src.shell()))?;
+    match src.placeholders().into_iter().find(|p| writes[p.index()] > 0) {
+        Some(p) => {
+            Err(DecomposeError::WriteThrough { node: src.node(p).name.clone(), op: "an operand of a branch".into() })
+        }
+        None => functionalize(src),
+    }
 }
 
 struct Functional<'a> {
@@ -222,6 +239,7 @@ fn inverse<'b>(view: &Node, op: &Op, base: Value<'b>, value: Value<'b>) -> Optio
 /// # Errors
 /// What copying a call meets.
 pub fn resolve_sizes(src: &Graph) -> Result<Graph> {
+    let src = &*src.map_subgraphs(&mut resolve_sizes)?;
     if !src.nodes().any(|(_, n)| matches!(n.meta, Meta::Int(_))) {
         return Ok(src.clone());
     }

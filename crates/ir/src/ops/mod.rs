@@ -6,6 +6,7 @@ pub mod activation;
 pub mod arith;
 pub mod attention;
 pub mod compare;
+pub mod control;
 pub mod conv;
 pub mod create;
 pub mod derivative;
@@ -36,6 +37,7 @@ pub static ALL: &[&[&OpDef]] = &[
     arith::OPS,
     attention::OPS,
     compare::OPS,
+    control::OPS,
     conv::OPS,
     create::OPS[0],
     create::OPS[1],
