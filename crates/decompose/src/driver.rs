@@ -15,7 +15,8 @@ use std::rc::Rc;
 /// # Errors
 /// A rule that fails, rules that lead in circles, a write that cannot be expressed as a value.
 pub fn decompose(src: &Graph, table: &Table) -> Result<Graph> {
-    let g = resolve_sizes(&functionalize(src)?)?;
+    let functional = functionalize(src)?;
+    let g = resolve_sizes(&*functional.map_subgraphs(&mut |g| decompose(g, table))?)?;
     let table_rules = table.clone();
     let mut g = expand(&g, Rc::new(move |o| table_rules.rule(o)))?;
     g = transform::prune_rewritten(src, &g);

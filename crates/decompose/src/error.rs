@@ -69,7 +69,7 @@ pub enum DecomposeError {
     /// An op to be kept that cannot stand in a functional graph.
     #[error("op '{0}' mutates or aliases: a functional graph cannot keep it")]
     NotFunctional(String),
-    /// A write through a view that cannot be turned into a value.
+    /// A write through a view, or to what belongs to a caller, that cannot be turned into a value.
     #[error("node '{node}' writes through {op}, which cannot be expressed without mutation")]
     WriteThrough {
         /// The mutating node.

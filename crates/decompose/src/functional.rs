@@ -16,30 +16,41 @@ use std::rc::Rc;
 /// # Errors
 /// A write that cannot be expressed as a value.
 pub fn functionalize(src: &Graph) -> Result<Graph> {
+    let src = &*src.map_subgraphs(&mut functional_branch)?;
     if !src.nodes().filter_map(|(_, n)| n.op()).any(|o| o.schema.mutates()) {
         return Ok(src.clone());
     }
-    let plain = plain_views(src)?;
-    let n = plain.len();
     let b = Builder::from_graph(src.shell());
-    let mut f = Functional {
-        src: &plain,
-        b: &b,
-        parent: vec![None; n],
-        now: vec![None; n],
-        made: vec![0; n],
-        writes: vec![0; n],
-    };
-    for (id, node) in plain.nodes() {
+    written(&plain_views(src)?, &b)?;
+    let mut g = b.finish()?;
+    g.output_names.clone_from(&src.output_names);
+    Ok(transform::prune_rewritten(src, &g))
+}
+
+/// Builds the graph without mutation; how many writes each of the old nodes saw.
+fn written(src: &Graph, b: &Builder) -> Result<Vec<usize>> {
+    let n = src.len();
+    let mut f = Functional { src, b, parent: vec![None; n], now: vec![None; n], made: vec![0; n], writes: vec![0; n] };
+    for (id, node) in src.nodes() {
         b.set_origin(node.origin.clone());
         f.step(id, node)?;
         if let Some(e) = b.error() {
             return Err(e.into());
         }
     }
-    let mut g = b.finish()?;
-    g.output_names.clone_from(&src.output_names);
-    Ok(transform::prune_rewritten(src, &g))
+    Ok(f.writes)
+}
+
+/// [`functionalize`] for a graph that is an argument: what it wrote to an operand would be lost to the caller.
+fn functional_branch(src: &Graph) -> Result<Graph> {
+    let plain = plain_views(src)?;
+    let writes = written(&plain, &Builder::from_graph(src.shell()))?;
+    match plain.placeholders().into_iter().find(|p| writes[p.index()] > 0) {
+        Some(p) => {
+            Err(DecomposeError::WriteThrough { node: plain.node(p).name.clone(), op: "an operand of a branch".into() })
+        }
+        None => functionalize(src),
+    }
 }
 
 /// Views that every table spells otherwise, spelled so; a view that is taken in place becomes an ordinary one, which
@@ -346,6 +357,7 @@ fn is_dropped(view: &Node, dim: usize, rank: usize) -> bool {
 /// # Errors
 /// What copying a call meets.
 pub fn resolve_sizes(src: &Graph) -> Result<Graph> {
+    let src = &*src.map_subgraphs(&mut resolve_sizes)?;
     if !src.nodes().any(|(_, n)| matches!(n.meta, Meta::Int(_))) {
         return Ok(src.clone());
     }

@@ -12,6 +12,7 @@ use indexmap::IndexMap;
 /// # Errors
 /// A symbol that stands in no input's shape by itself.
 pub fn materialise_dims(src: &Graph) -> Result<Graph> {
+    let src = &*src.map_subgraphs(&mut materialise_dims)?;
     if !src.nodes().any(|(_, n)| n.args.iter().any(|a| !a.dims().is_empty())) {
         return Ok(src.clone());
     }

@@ -1,11 +1,11 @@
 //! Zip archives in memory: stored entries are regions of the mapped file, deflated ones are inflated once.
 
 use crate::error::{FormatError, Result};
-use crate::mapped::Mapped;
+use crate::mapped::{Mapped, part};
 use cleave_ir::Bytes;
 use indexmap::IndexMap;
 use std::io::{Cursor, Read, Seek, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
@@ -13,10 +13,23 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 /// No deflated byte stands for more bytes than this.
 const DEFLATE_RATIO: u64 = 1032;
 
-/// A zip archive, mapped.
+/// The bytes of an archive: a mapped file, or an entry of another archive.
+#[derive(Clone)]
+struct Whole(Arc<dyn Bytes>);
+
+impl AsRef<[u8]> for Whole {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+/// A zip archive in memory.
 pub(crate) struct Archive {
-    file: Mapped,
-    zip: ZipArchive<Cursor<Mapped>>,
+    path: PathBuf,
+    /// What errors call it: nothing, or the entry that it is.
+    label: String,
+    whole: Whole,
+    zip: ZipArchive<Cursor<Whole>>,
     /// Entry to index, in the archive's order.
     entries: IndexMap<String, usize>,
     /// Entries read so far: uses of one entry share its bytes.
@@ -28,30 +41,43 @@ pub(crate) struct Archive {
 impl Archive {
     /// Reads the table of contents.
     pub(crate) fn open(file: Mapped) -> Result<Archive> {
+        let path = file.path().to_path_buf();
+        let budget = DEFLATE_RATIO.saturating_mul(file.bytes().len() as u64);
+        let whole = file.region(0..file.bytes().len())?;
+        Archive::of(path, String::new(), Whole(whole), budget)
+    }
+
+    /// The archive that is an entry of this one.
+    pub(crate) fn within(&mut self, name: &str) -> Result<Archive> {
+        let whole = self.entry(name)?;
+        Archive::of(self.path.clone(), format!("entry '{name}': "), Whole(whole), self.budget)
+    }
+
+    fn of(path: PathBuf, label: String, whole: Whole, budget: u64) -> Result<Archive> {
         // Archives begin with the file. Searching for the beginning is led astray by archives that are entries.
         let config = zip::read::Config { archive_offset: zip::read::ArchiveOffset::Known(0) };
-        let mut zip = ZipArchive::with_config(config, Cursor::new(file.clone())).map_err(|e| {
-            FormatError::malformed(file.path(), format!("not a whole zip archive: {e}; copy or export the file again"))
+        let mut zip = ZipArchive::with_config(config, Cursor::new(whole.clone())).map_err(|e| {
+            let what = format!("{label}not a whole zip archive: {e}; copy or export the file again");
+            FormatError::malformed(&path, what)
         })?;
         let mut entries = IndexMap::new();
         for i in 0..zip.len() {
-            let entry = zip.by_index_raw(i).map_err(|e| damaged(file.path(), &format!("entry {i}"), e))?;
-            let name = entry.name().map_err(|e| damaged(file.path(), &format!("entry {i}"), e))?.into_owned();
+            let entry = zip.by_index_raw(i).map_err(|e| damaged(&path, &format!("entry {i}"), e))?;
+            let name = entry.name().map_err(|e| damaged(&path, &format!("entry {i}"), e))?.into_owned();
             if entry.is_dir() {
                 continue;
             }
             drop(entry);
             if entries.insert(name.clone(), i).is_some() {
-                return Err(FormatError::malformed(file.path(), format!("two entries named '{name}'")));
+                return Err(FormatError::malformed(&path, format!("{label}two entries named '{name}'")));
             }
         }
-        let budget = DEFLATE_RATIO.saturating_mul(file.bytes().len() as u64);
-        Ok(Archive { file, zip, entries, read: IndexMap::new(), budget })
+        Ok(Archive { path, label, whole, zip, entries, read: IndexMap::new(), budget })
     }
 
     /// Where the archive lies.
     pub(crate) fn path(&self) -> &Path {
-        self.file.path()
+        &self.path
     }
 
     /// Names of the entries, in order.
@@ -69,7 +95,7 @@ impl Archive {
         let index = *self
             .entries
             .get(name)
-            .ok_or_else(|| FormatError::malformed(self.file.path(), format!("has no entry '{name}'")))?;
+            .ok_or_else(|| FormatError::malformed(&self.path, format!("{}has no entry '{name}'", self.label)))?;
         if let Some(bytes) = self.read.get(&index) {
             return Ok(bytes.clone());
         }
@@ -79,7 +105,7 @@ impl Archive {
     }
 
     fn load(&mut self, name: &str, index: usize) -> Result<Arc<dyn Bytes>> {
-        let path = self.file.path();
+        let path = &self.path;
         let mut entry = self.zip.by_index(index).map_err(|e| damaged(path, name, e))?;
         let (size, packed) = (entry.size(), entry.compressed_size());
         if entry.compression() == CompressionMethod::Stored {
@@ -90,7 +116,11 @@ impl Archive {
             let (from, to) =
                 range.ok_or_else(|| FormatError::malformed(path, format!("entry '{name}' reaches past the file")))?;
             drop(entry);
-            return self.file.region(from..to);
+            let reach = || {
+                let len = self.whole.as_ref().len();
+                FormatError::malformed(path, format!("bytes {from} to {to} of a file of {len}: it is cut short"))
+            };
+            return part(self.whole.0.clone(), from..to).ok_or_else(reach);
         }
         if size > packed.saturating_mul(DEFLATE_RATIO) || size > self.budget {
             let what = format!("entry '{name}' claims {size} bytes out of {packed}");

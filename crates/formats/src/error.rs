@@ -156,6 +156,11 @@ impl Problems {
         }
     }
 
+    /// Takes over what was noted elsewhere.
+    pub fn append(&mut self, other: Problems) {
+        self.0.extend(other.0);
+    }
+
     /// Notes an error of the graph.
     pub fn push_ir(&mut self, e: IrError) {
         self.0.extend(problems_of(e));

@@ -48,7 +48,13 @@ impl Bytes for Part {
 /// Shared bytes without their first `start`; none if there are not so many.
 pub(crate) fn behind(whole: Arc<dyn Bytes>, start: usize) -> Option<Arc<dyn Bytes>> {
     let end = whole.bytes().len();
-    (start <= end).then(|| Arc::new(Part { whole, range: start..end }) as Arc<dyn Bytes>)
+    part(whole, start..end)
+}
+
+/// A range of shared bytes; none if they do not have it.
+pub(crate) fn part(whole: Arc<dyn Bytes>, range: Range<usize>) -> Option<Arc<dyn Bytes>> {
+    let inside = range.start <= range.end && range.end <= whole.bytes().len();
+    inside.then(|| Arc::new(Part { whole, range }) as Arc<dyn Bytes>)
 }
 
 impl Mapped {

@@ -240,3 +240,75 @@ fn unknown_ops_are_listed_all_at_once() {
     let want = "2 problems\n  node 'relu' (mine.fancy.default): unknown op (and at 3 more nodes)\n  node 'linear' (mine.other.default): unknown op";
     assert!(e.ends_with(want), "{e}");
 }
+
+/// Numbers that look random and are the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self, below: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % below.max(1)
+    }
+
+    /// A few bytes changed, doubled, lost, or the end cut off.
+    fn spoil(&mut self, bytes: &mut Vec<u8>) {
+        for _ in 0..=self.next(4) {
+            let at = self.next(bytes.len());
+            match self.next(6) {
+                0 => bytes.truncate(at),
+                1 => bytes.insert(at.min(bytes.len()), self.next(256) as u8),
+                2 if at < bytes.len() => drop(bytes.remove(at)),
+                3 => {
+                    let end = (at + self.next(40)).min(bytes.len());
+                    let copy = bytes[at.min(end)..end].to_vec();
+                    bytes.splice(at..at, copy);
+                }
+                _ if at < bytes.len() => bytes[at] = self.next(256) as u8,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn spoilt_programs_of_every_layout_give_an_error_or_a_graph() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
+    let files = [
+        "pt2/storages.2.15.pt2",
+        "pt2/storages.2.8.pt2",
+        "pt2/storages.2.7.pt2",
+        "pt2/branches.2.15.pt2",
+        "pt2/branches.2.7.pt2",
+        "pt2/wrapped.2.15.pt2",
+        "pt2/outputs.2.8.pt2",
+        "pt2e/dynamic.pt2",
+    ];
+    let mut dice = Dice(1);
+    let whole = |p: &Path| {
+        let g = read_pt2(p)?;
+        cleave_ir::verify::verify(&g, cleave_ir::Levels::ALL).map_err(|e| cleave_formats::FormatError::ir(p, e))
+    };
+    for file in files {
+        let bytes = std::fs::read(folder.join(file)).unwrap();
+        let list = entries(&bytes);
+        let wanted = |n: &str| n.ends_with(".json") || n.ends_with(".pt");
+        let choice: Vec<usize> = (0..list.len()).filter(|i| wanted(&list[*i].0)).collect();
+        for round in 0..60 {
+            let mut spoilt = list.clone();
+            let entry = &mut spoilt[choice[dice.next(choice.len())]];
+            if entry.0.ends_with(".pt") && round % 2 == 0 {
+                // Behind the checksums of the archive inside.
+                let mut inner = entries(&entry.1);
+                let at = dice.next(inner.len().min(3));
+                dice.spoil(&mut inner[at].1);
+                entry.1 = packed(&inner, zip::CompressionMethod::Stored);
+            } else {
+                dice.spoil(&mut entry.1);
+            }
+            survives("m.pt2", &packed(&spoilt, zip::CompressionMethod::Stored), whole);
+            let mut raw = bytes.clone();
+            dice.spoil(&mut raw);
+            survives("m.pt2", &raw, whole);
+        }
+    }
+}

@@ -83,9 +83,14 @@ fn other_files_are_refused_with_what_to_do() {
     assert!(error("text", b"hello").starts_with("not a whole zip archive"));
     assert!(error("empty", b"").starts_with("not a whole zip archive"));
     let old = zipped(&[("serialized_exported_program.json", b"{}")]);
-    assert!(error("old", &old).contains("torch 2.7 and older"));
+    assert!(error("old", &old).starts_with("serialized_exported_program.json: missing field"));
     let torch28 = zipped(&[("m/models/model.json", b"{}"), ("m/data/weights/model.pt", b"")]);
-    assert!(error("torch28", &torch28).contains("torch 2.8"));
+    assert!(error("torch28", &torch28).starts_with("m/models/model.json: missing field"));
+    let big = zipped(&[("m/models/model.json", b"{}"), ("m/byteorder", b"big"), ("m/data/weights/model.pt", b"")]);
+    assert!(error("big", &big).starts_with("weights that are not little-endian; export the model again"));
+    let newer = br#"{"schema_version":{"major":9,"minor":1},"torch_version":"3.0","graph_module":{"graph":{"nodes":[]},"signature":{"input_specs":[],"output_specs":[]}}}"#;
+    let newer = zipped(&[("m/models/model.json", &newer[..]), ("m/data/weights/model.pt", b"")]);
+    assert!(error("newer", &newer).starts_with("schema version 9.1, written by torch 3.0; expected 5.x to 8.x"));
     assert!(error("jit", &zipped(&[("m/data.pkl", b"")])).contains("torch.save or torch.jit.save"));
     assert!(error("other", &zipped(&[("a.txt", b"")])).contains("not a .pt2 file"));
     let config = ("m/data/weights/model_weights_config.json", &br#"{"config":{}}"#[..]);

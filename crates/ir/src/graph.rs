@@ -12,6 +12,8 @@ use indexmap::IndexMap;
 use petgraph::Direction;
 use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
+use std::borrow::Cow;
+use std::sync::Arc;
 
 /// A node of a graph.
 pub type NodeId = NodeIndex<u32>;
@@ -37,10 +39,12 @@ pub enum Arg {
     DType(DType),
     /// A list.
     List(Vec<Arg>),
+    /// A graph to be run on other arguments (see [`crate::subgraph`]).
+    Graph(Arc<Graph>),
 }
 
 impl Arg {
-    /// The nodes in the argument, in order.
+    /// The nodes in the argument, in order; those inside a graph are not its own.
     pub fn nodes(&self) -> Vec<NodeId> {
         match self {
             Arg::Node(n) => vec![*n],
@@ -227,7 +231,7 @@ pub struct SymbolRange {
     pub max: Option<i64>,
 }
 
-/// A program: a directed acyclic graph of nodes.
+/// A program: a directed acyclic graph of nodes. Equal are graphs with equal nodes, constants, symbols and names.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     dag: DiGraph<Node, u32>,
@@ -251,6 +255,14 @@ fn numbered(name: &str) -> Option<(&str, usize)> {
     let (stem, n) = name.rsplit_once('_')?;
     let digits = !stem.is_empty() && n.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| n.parse().ok())?.map(|n| (stem, n))
+}
+
+impl PartialEq for Graph {
+    fn eq(&self, o: &Graph) -> bool {
+        self.nodes().eq(o.nodes())
+            && (&self.constants, &self.symbols, &self.metadata) == (&o.constants, &o.symbols, &o.metadata)
+            && (&self.input_names, &self.output_names) == (&o.input_names, &o.output_names)
+    }
 }
 
 impl Graph {
@@ -415,8 +427,37 @@ impl Graph {
         })
     }
 
+    /// The graph with every graph among its arguments replaced.
+    ///
+    /// # Errors
+    /// What `f` met.
+    pub fn map_subgraphs<E>(
+        &self,
+        f: &mut dyn FnMut(&Graph) -> std::result::Result<Graph, E>,
+    ) -> std::result::Result<Cow<'_, Graph>, E> {
+        let mut out = Cow::Borrowed(self);
+        for (id, node) in self.nodes() {
+            for (slot, arg) in node.args.iter().enumerate() {
+                if let Arg::Graph(g) = arg {
+                    out.to_mut().dag[id].args[slot] = Arg::Graph(Arc::new(f(g)?));
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// The graph with every size in types and arguments replaced; its symbols are left to the caller.
+    pub fn map_dims(&self, f: &mut dyn FnMut(&Dim) -> Dim) -> Graph {
+        let mut g = self.clone();
+        for node in g.dag.node_weights_mut() {
+            node.meta = node.meta.map_dims(f);
+            node.args = node.args.iter().map(|a| a.map_dims(f)).collect();
+        }
+        g
+    }
+
     /// How often each op is called, in order of first use; ops by full name, Python's functions on sizes by their
-    /// bare one (`mul`), as torch counts them.
+    /// bare one (`mul`), as torch counts them. Calls inside graphs that are arguments do not count.
     pub fn op_counts(&self) -> IndexMap<&'static str, usize> {
         let mut counts = IndexMap::new();
         for name in self.nodes().filter_map(|(_, n)| n.op()).map(|op| op.def.name) {

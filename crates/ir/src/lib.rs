@@ -13,6 +13,7 @@ pub mod op;
 pub mod ops;
 pub mod schema;
 pub mod strides;
+pub mod subgraph;
 pub mod tensor;
 pub mod text;
 pub mod transform;

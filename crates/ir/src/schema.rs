@@ -28,6 +28,8 @@ pub enum Type {
     Str,
     /// An element type.
     DType,
+    /// A graph.
+    Graph,
 }
 
 /// One parameter.
@@ -178,6 +180,7 @@ fn parse_type(t: &str) -> Option<Type> {
         "bool" => Type::Bool,
         "str" | "Layout" | "Device" | "MemoryFormat" | "Generator" => Type::Str,
         "ScalarType" => Type::DType,
+        "Graph" => Type::Graph,
         _ => return None,
     })
 }

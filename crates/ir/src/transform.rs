@@ -5,6 +5,7 @@ use crate::dim::{Bindings, Dim};
 use crate::error::{IrError, Result};
 use crate::graph::{Arg, Graph, Kind, Meta, Node, NodeId};
 use crate::schema::Returns;
+use crate::subgraph::bind_operands;
 
 /// What a node becomes.
 pub enum Replace<'b> {
@@ -117,7 +118,8 @@ pub fn bind(src: &Graph, with: &Bindings) -> Result<Graph> {
         b.set_origin(node.origin.clone());
         let of =
             |n: NodeId| if node.kind == Kind::Output { Arg::Node(map[n.index()].1) } else { map[n.index()].0.clone() };
-        let args: Vec<Arg> = node.args.iter().map(|a| bind_arg(&a.map_nodes(&mut |n| of(n)), &lookup)).collect();
+        let mut args: Vec<Arg> = node.args.iter().map(|a| bind_arg(&a.map_nodes(&mut |n| of(n)), &lookup)).collect();
+        bind_operands(&b, &mut args)?;
         let meta = match node.kind {
             Kind::Call(op) => {
                 let known = bind_meta(&node.meta, &lookup);

@@ -8,6 +8,7 @@
 //! 6. There are as many input names as placeholders.
 //! 7. The type and shape on a node are what its op infers from its arguments, but for sizes that only running tells.
 //! 8. The value of a call with several results is used by getitem only.
+//! 9. All of this holds of graphs that are arguments.
 
 use crate::builder::Builder;
 use crate::error::{IrError, Result};
@@ -73,6 +74,12 @@ fn node_invariants(g: &Graph, id: NodeId, node: &Node, levels: Levels, bad: &mut
                 && g.users(id).iter().any(|u| g.node(*u).op().is_none_or(|o| o.name != "getitem"))
             {
                 bad.push(format!("{name}: several results used as one"));
+            }
+            for arg in &node.args {
+                if let (Arg::Graph(inner), slot) = (arg, bad.len()) {
+                    bad.extend(verify(inner, levels).err().map(|e| format!("{name}: {e}")));
+                    bad[slot..].iter_mut().for_each(|e| *e = e.replace('\n', &format!("\n{name}: ")));
+                }
             }
             infer_again(g, node, bad);
         }

@@ -8,6 +8,7 @@ use crate::lower::PackedWeights;
 use crate::plan::Plan;
 use crate::reference;
 use cleave_decompose::{Table, decompose};
+use cleave_ir::subgraph::take_branches;
 use cleave_ir::{Arg, Bindings, Class, Graph, Kind, Meta, Node, NodeId, Tensor, transform};
 use cleave_kernels::{AlignedVec, Isa, ThreadPool};
 use cleave_numerics::DType;
@@ -236,17 +237,12 @@ fn lowered(graph: &Graph, table: &Table) -> Result<Graph> {
     Ok(decompose(&attention::expand(graph)?, table)?)
 }
 
-/// The graph for these sizes. None if sizes depend on data.
+/// The graph for these sizes, with the branches that they decide taken. None if sizes depend on data.
 fn specialise(graph: &Graph, bound: &Bindings) -> Result<Option<Graph>> {
-    let g = transform::bind(graph, bound)?;
-    let sized = |m: &Meta| match m {
-        Meta::Tensor(t) => t.shape.iter().all(|d| d.as_const().is_some()),
-        Meta::Tuple(items) => {
-            items.iter().all(|m| m.as_tensor().is_none_or(|t| t.shape.iter().all(|d| d.as_const().is_some())))
-        }
-        _ => true,
-    };
-    Ok(if g.nodes().all(|(_, n)| sized(&n.meta)) { Some(g) } else { None })
+    let g = take_branches(&transform::bind(graph, bound)?)?;
+    let sized = g.nodes().flat_map(|(_, n)| n.meta.dims()).all(|d| d.as_const().is_some())
+        && g.results().iter().all(|r| g.node(*r).meta != Meta::None);
+    Ok(if sized { Some(g) } else { None })
 }
 
 /// Adds the nodes of `source` that the table broke up: each by the kernel of the last of its parts.

@@ -16,6 +16,7 @@ pub use rules::RULES;
 use crate::error::{DecomposeError, Result};
 use crate::functional::{functionalize, resolve_sizes};
 use cleave_ir::graph::Graph;
+use cleave_ir::subgraph::take_branches;
 use cleave_ir::transform;
 use cleave_ir::{Levels, Value, verify};
 pub use cleave_rewrite::Trace;
@@ -85,9 +86,19 @@ pub fn raise(src: &Graph) -> Result<(Graph, Trace)> {
 }
 
 fn raise_by(src: &Graph, rules: &[Rule]) -> Result<(Graph, Trace)> {
-    let g = prims::lifted(&resolve_sizes(&functionalize(src)?)?)?;
-    let g = normal::literals(&normal::pads(&normal::resolve(&g)?)?)?;
-    let (g, trace) = cleave_rewrite::rewrite(&g, rules)?;
+    let mut inner = Trace::default();
+    let functional = functionalize(src)?;
+    let g = functional.map_subgraphs(&mut |g| {
+        let (g, trace) = raise_by(g, rules)?;
+        inner.applied.extend(trace.applied);
+        inner.declined.extend(trace.declined);
+        Ok::<_, DecomposeError>(g)
+    })?;
+    let g = take_branches(&normal::resolve(&prims::lifted(&resolve_sizes(&g)?)?)?)?;
+    let g = normal::literals(&normal::pads(&g)?)?;
+    let (g, mut trace) = cleave_rewrite::rewrite(&g, rules)?;
+    trace.applied.splice(0..0, inner.applied);
+    trace.declined.splice(0..0, inner.declined);
     let g = transform::prune(&g);
     verify::verify(&g, Levels::ALL)?;
     Ok((g, trace))

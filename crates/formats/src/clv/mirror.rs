@@ -9,14 +9,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Serialize, Deserialize)]
 pub(super) struct Model {
     pub extra: Vec<(String, String)>,
+    /// Names of the ops called, each once.
+    pub ops: Vec<String>,
+    pub sections: Vec<Section>,
+    /// The program is the last; arguments of a graph's nodes may be graphs that stand before it.
+    pub graphs: Vec<StoredGraph>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct StoredGraph {
     pub metadata: Vec<(String, String)>,
     pub symbols: Vec<(String, i64, Option<i64>)>,
     pub input_names: Vec<String>,
     pub output_names: Vec<String>,
-    /// Names of the ops called, each once.
-    pub ops: Vec<String>,
     pub constants: Vec<Constant>,
-    pub sections: Vec<Section>,
     pub nodes: Vec<StoredNode>,
 }
 
@@ -77,6 +83,8 @@ pub(super) enum Atom {
     Bool(bool),
     Str(String),
     DType(DType),
+    /// A graph by number.
+    Graph(u32),
 }
 
 #[derive(Serialize, Deserialize)]

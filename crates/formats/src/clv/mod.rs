@@ -30,7 +30,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// What a file begins with.
 pub const MAGIC: [u8; 8] = *b"\x89CLV\r\n\x1a\n";
 /// The version that is written and read.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 const ALIGN: u64 = 64;
 const HEADER: usize = 64;
 

@@ -37,16 +37,25 @@ impl From<String> for NoArg {
 type Found = Result<Arg, NoArg>;
 
 /// One argument for each parameter up to the last one that is given; those left out in between take their defaults.
-pub(super) fn arguments(op: &Op, inputs: &[InputJson], values: &IndexMap<String, Val>) -> Result<Vec<Arg>, NoArg> {
+/// Arguments that are graphs have been read, by their place among the inputs.
+pub(super) fn arguments(
+    op: &Op,
+    inputs: &[InputJson],
+    values: &IndexMap<String, Val>,
+    graphs: &IndexMap<usize, Arg>,
+) -> Result<Vec<Arg>, NoArg> {
     let params = &op.schema.params;
     let mut given: Vec<Option<Arg>> = vec![None; params.len()];
-    for input in inputs {
-        let index = op.schema.index(&input.name).ok_or_else(|| {
+    for (i, input) in inputs.iter().enumerate() {
+        // Ops of higher order have arguments without names.
+        let index = if input.name.is_empty() { Some(i) } else { op.schema.index(&input.name) };
+        let index = index.filter(|i| *i < params.len()).ok_or_else(|| {
             let names: Vec<_> = params.iter().map(|p| p.name.as_str()).collect();
             format!("argument '{}': expected one of {}", input.name, names.join(", "))
         })?;
-        let found = argument(&input.arg, values).map_err(|e| match e {
-            NoArg::Why(why) => NoArg::Why(format!("argument '{}': {why}", input.name)),
+        let found = graphs.get(&i).cloned().map_or_else(|| argument(&input.arg, values), Ok);
+        let found = found.map_err(|e| match e {
+            NoArg::Why(why) => NoArg::Why(format!("argument '{}': {why}", params[index].name)),
             lost => lost,
         })?;
         if given[index].replace(found).is_some() {
@@ -102,7 +111,6 @@ pub(super) fn argument(v: &Value, values: &IndexMap<String, Val>) -> Found {
             let index = inner.get("index").and_then(Value::as_i64);
             Ok(Arg::Str(index.map_or(device.into(), |i| format!("{device}:{i}"))))
         }
-        "as_graph" => Err(NoArg::Why("a program inside the program cannot be read".into())),
         other => Err(NoArg::Why(format!("a value of kind '{other}' cannot be read"))),
     }
 }
@@ -182,13 +190,13 @@ mod tests {
             Arg::Bool(false),
             Arg::List(vec![Arg::Float(1.5), Arg::Float(f64::INFINITY)]),
         ];
-        assert_eq!(arguments(op, &inputs(json), &values).ok(), Some(want));
+        assert_eq!(arguments(op, &inputs(json), &values, &IndexMap::new()).ok(), Some(want));
     }
 
     #[test]
     fn what_is_wrong_names_the_argument() {
         let op = op::find("aten.relu").unwrap();
-        let why = |json: &str| match arguments(op, &inputs(json), &IndexMap::new()) {
+        let why = |json: &str| match arguments(op, &inputs(json), &IndexMap::new(), &IndexMap::new()) {
             Err(NoArg::Why(why)) => why,
             _ => String::new(),
         };
@@ -199,7 +207,7 @@ mod tests {
         assert_eq!(why(r#"[{"name":"x","arg":{"as_int":1}}]"#), "argument 'x': expected one of self");
         assert_eq!(
             why(r#"[{"name":"self","arg":{"as_graph":{}}}]"#),
-            "argument 'self': a program inside the program cannot be read"
+            "argument 'self': a value of kind 'as_graph' cannot be read"
         );
         assert_eq!(why(r#"[{"name":"self","arg":7}]"#), "argument 'self': expected a one-key object, found 7");
     }

@@ -1,10 +1,13 @@
 //! The .pt2 files of `torch.export`: a zip archive with the program as JSON and the weights as raw bytes.
 //!
-//! Read is the layout of torch 2.9 and later. Pickles are never opened: neither the sample inputs of any
-//! layout nor the weights of the older ones.
+//! Read are the layouts of torch 2.5 and later. Up to torch 2.8 the weights are in archives of `torch.save`, of
+//! which the part that tensors need is read as data (`pickle`). Sample inputs are never opened.
 
 mod args;
+mod body;
 mod layout;
+mod names;
+mod pickle;
 mod read;
 mod schema;
 mod sympy;
@@ -21,6 +24,8 @@ use std::path::Path;
 
 /// Before the keys of [`Graph::metadata`] where they stand in a program's own metadata.
 const FACT: &str = "cleave.";
+/// Major versions of the JSON's schema that are read.
+const SCHEMAS: std::ops::RangeInclusive<i64> = 5..=8;
 
 /// Reads an exported program as the file has it: in-place ops, dropout and all, in ATen vocabulary.
 ///
@@ -28,7 +33,10 @@ const FACT: &str = "cleave.";
 ///   file (`p_stem_0_weight`) whose target is the dotted name (`stem.0.weight`), used or not, as torch counts them.
 /// * A result of an op with several results becomes a `getitem` node, unless the file calls it unused.
 /// * What the program asserts of sizes is in the ranges of [`Graph::symbols`].
-/// * Buffers that the program writes back are named in `Graph::metadata["dropped"]`.
+/// * A graph that is the argument of an op is read into [`cleave_ir::Arg::Graph`]; one that only runs without
+///   gradients or in lower precision is part of the graph, with the casts that the latter means.
+/// * Buffers that the program writes back, and results that are no tensors, are named in `Graph::metadata["dropped"]`.
+/// * Results in dictionaries are called by their keys (`boxes.0`).
 ///
 /// # Errors
 /// [`FormatError`]: a file that is damaged, of another layout, or whose nodes cannot all be understood (then
@@ -42,19 +50,19 @@ pub(crate) fn read_archive(mut archive: Archive) -> Result<Graph> {
     let place = layout::locate(&mut archive)?;
     let json = archive.entry(&place.json)?;
     let path = archive.path().to_path_buf();
-    let program: schema::Program = serde_json::from_slice(json.bytes())
+    let program: schema::Program = schema::parse(json.bytes())
         .map_err(|e| FormatError::malformed(&path, format!("{}: {e}; copy or export the file again", place.json)))?;
     drop(json);
-    if program.schema_version.major != 8 {
+    if !SCHEMAS.contains(&program.schema_version.major) {
         let written = program.torch_version.as_deref().map(|v| format!(" by torch {v}")).unwrap_or_default();
         let (major, minor) = (program.schema_version.major, program.schema_version.minor);
         return Err(FormatError::unsupported(
             &path,
-            format!("schema version {major}.{minor}, written{written}; expected 8.x"),
-            "export again with torch 2.9 or later",
+            format!("schema version {major}.{minor}, written{written}; expected 5.x to 8.x"),
+            layout::REMEDY,
         ));
     }
-    let weights = weights::Weights::open(&mut archive, &place.root, &place.model)?;
+    let weights = weights::Weights::open(&mut archive, &place.tensors)?;
     read::Reader::new(&mut archive, &weights, &program).read()
 }
 

@@ -1,8 +1,43 @@
 //! What is read of `model.json` and the weights' tables. Keys that are not named here are ignored.
 
 use indexmap::IndexMap;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use std::rc::Rc;
+
+/// The program of a file's JSON. Up to torch 2.5 it has infinities and NaN as Python writes them.
+pub(super) fn parse(json: &[u8]) -> serde_json::Result<Program> {
+    serde_json::from_slice(json).or_else(|e| match quoted(json) {
+        Some(json) => serde_json::from_slice(&json),
+        None => Err(e),
+    })
+}
+
+/// The text with Python's names for numbers that JSON does not have in quotes; none if it has no such names.
+fn quoted(json: &[u8]) -> Option<Vec<u8>> {
+    let names = [&b"-Infinity"[..], b"Infinity", b"NaN"];
+    let mut out = Vec::with_capacity(json.len() + json.len() / 8);
+    let (mut at, mut inside, mut found) = (0, false, false);
+    while let Some(&byte) = json.get(at) {
+        let name = names.iter().find(|n| !inside && json[at..].starts_with(n));
+        let n = match (name, byte) {
+            (Some(name), _) => {
+                found = true;
+                out.push(b'"');
+                out.extend_from_slice(name);
+                out.push(b'"');
+                at += name.len();
+                continue;
+            }
+            (None, b'\\') if inside => 2,
+            _ => 1,
+        };
+        inside ^= byte == b'"';
+        out.extend_from_slice(&json[at..(at + n).min(json.len())]);
+        at += n;
+    }
+    found.then_some(out)
+}
 
 /// `models/model.json`.
 #[derive(Deserialize)]
@@ -32,7 +67,8 @@ pub(super) struct Range {
 
 #[derive(Deserialize)]
 pub(super) struct GraphModule {
-    pub graph: GraphJson,
+    #[serde(deserialize_with = "shared")]
+    pub graph: Rc<GraphJson>,
     pub signature: Signature,
     #[serde(default)]
     pub module_call_graph: Vec<ModuleCall>,
@@ -62,8 +98,17 @@ pub(super) struct Signature {
     pub output_specs: Vec<Value>,
 }
 
+fn shared<'de, D: Deserializer<'de>>(d: D) -> Result<Rc<GraphJson>, D::Error> {
+    GraphJson::deserialize(d).map(Rc::new)
+}
+
 #[derive(Deserialize)]
 pub(super) struct GraphJson {
+    /// One-key objects: `as_tensor`, `as_sym_int`, …
+    #[serde(default)]
+    pub inputs: Vec<Value>,
+    #[serde(default)]
+    pub outputs: Vec<Value>,
     pub nodes: Vec<NodeJson>,
     #[serde(default)]
     pub tensor_values: IndexMap<String, TensorJson>,
@@ -128,4 +173,18 @@ pub(super) fn union(v: &Value) -> Option<(&str, &Value)> {
     let mut entries = v.as_object()?.iter();
     let (k, v) = entries.next()?;
     entries.next().is_none().then_some((k.as_str(), v))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pythons_names_for_numbers_are_put_in_quotes_outside_of_strings() {
+        let text = |json: &str| quoted(json.as_bytes()).map(|b| String::from_utf8(b).unwrap());
+        let want = r#"{"a \" NaN": ["-Infinity", "Infinity", "NaN"], "b\\": "NaN"}"#;
+        assert_eq!(text(r#"{"a \" NaN": [-Infinity, Infinity, NaN], "b\\": NaN}"#).as_deref(), Some(want));
+        assert_eq!(text(r#"{"a": "NaN", "b": -1.5}"#), None);
+        assert_eq!(text("\"\\"), None);
+    }
 }

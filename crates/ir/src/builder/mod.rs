@@ -370,7 +370,8 @@ fn complete_arg(p: &Param, given: Option<Arg>) -> std::result::Result<Arg, Strin
         | (Type::Scalar, a @ (Arg::Int(_) | Arg::Float(_) | Arg::Bool(_) | Arg::Node(_) | Arg::Dim(_)))
         | (Type::Bool, a @ Arg::Bool(_))
         | (Type::Str, a @ (Arg::Str(_) | Arg::Int(_)))
-        | (Type::DType, a @ Arg::DType(_)) => a,
+        | (Type::DType, a @ Arg::DType(_))
+        | (Type::Graph, a @ Arg::Graph(_)) => a,
         (Type::TensorList | Type::IntList(_) | Type::FloatList | Type::BoolList, a @ Arg::List(_)) => a,
         (_, a) => return wrong(&a),
     })

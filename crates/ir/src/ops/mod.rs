@@ -17,6 +17,7 @@ pub mod attention;
 pub mod batch_norm;
 pub mod classes;
 pub mod compare;
+pub mod control;
 pub mod conv;
 pub mod copies;
 pub mod create;
@@ -71,6 +72,7 @@ pub static ALL: &[&[&OpDef]] = &[
     classes::OPS,
     compare::OPS[0],
     compare::OPS[1],
+    control::OPS,
     conv::OPS,
     copies::OPS,
     create::OPS[0],

@@ -180,7 +180,7 @@ sizes! {
 }
 
 macro_rules! conditions {
-    ($($(#[$doc:meta])* $id:ident = $name:literal;)*) => {
+    ($($(#[$doc:meta])* $id:ident = $name:literal, $f:expr;)*) => {
         $($(#[$doc])* pub static $id: OpDef = OpDef {
             name: $name,
             schema: "(Scalar a, Scalar b) -> bool",
@@ -189,22 +189,31 @@ macro_rules! conditions {
             ..OpDef::BASE
         };)*
         static CONDITIONS: &[&OpDef] = &[$(&$id),*];
+
+        /// What a condition says of two sizes; of another op, nothing.
+        pub fn condition(op: &str, a: i64, b: i64) -> Option<bool> {
+            let f: fn(&i64, &i64) -> bool = match op {
+                $($name => $f,)*
+                _ => return None,
+            };
+            Some(f(&a, &b))
+        }
     };
 }
 
 conditions! {
-    /// Whether a size is at least another; only asserts use it.
-    SIZE_GE = "_operator.ge";
-    /// Whether a size is at most another; only asserts use it.
-    SIZE_LE = "_operator.le";
-    /// Whether two sizes are equal; only asserts use it.
-    SIZE_EQ = "_operator.eq";
-    /// Whether two sizes differ; only asserts use it.
-    SIZE_NE = "_operator.ne";
-    /// Whether a size is greater than another; only asserts use it.
-    SIZE_GT = "_operator.gt";
-    /// Whether a size is less than another; only asserts use it.
-    SIZE_LT = "_operator.lt";
+    /// Whether a size is at least another.
+    SIZE_GE = "_operator.ge", i64::ge;
+    /// Whether a size is at most another.
+    SIZE_LE = "_operator.le", i64::le;
+    /// Whether two sizes are equal.
+    SIZE_EQ = "_operator.eq", i64::eq;
+    /// Whether two sizes differ.
+    SIZE_NE = "_operator.ne", i64::ne;
+    /// Whether a size is greater than another.
+    SIZE_GT = "_operator.gt", i64::gt;
+    /// Whether a size is less than another.
+    SIZE_LT = "_operator.lt", i64::lt;
 }
 
 static PLAIN: &[&OpDef] = &[

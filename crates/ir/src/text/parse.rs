@@ -5,6 +5,7 @@ use crate::dim::Dim;
 use crate::error::{IrError, Result};
 use crate::graph::{Arg, ConstKind, Graph, Kind, Meta, Node, Origin, SymbolRange, TensorMeta};
 use crate::op;
+use crate::subgraph::MAX_DEPTH;
 use crate::tensor::Tensor;
 use cleave_numerics::DType;
 use std::sync::Arc;
@@ -14,14 +15,20 @@ use std::sync::Arc;
 /// # Errors
 /// [`IrError::Text`] with line and column, or what a call does not admit.
 pub fn parse(text: &str) -> Result<Graph> {
-    let mut p = Parser { text, at: 0, b: Builder::new() };
+    let mut p = Parser { text, at: 0, depth: 0, b: Builder::new() };
     p.graph()?;
+    p.skip();
+    if !p.rest().is_empty() {
+        return Err(p.error("text behind the graph"));
+    }
     p.b.finish()
 }
 
 struct Parser<'t> {
     text: &'t str,
     at: usize,
+    /// In how many graphs the one that is built stands.
+    depth: usize,
     b: Builder,
 }
 
@@ -131,9 +138,19 @@ impl<'t> Parser<'t> {
         }
         let results: Vec<_> = results.into_iter().map(|(n, id)| (n, self.b.value(id))).collect();
         self.b.output(&results);
-        self.expect("}")?;
-        self.skip();
-        if self.rest().is_empty() { Ok(()) } else { Err(self.error("text behind the graph")) }
+        self.expect("}")
+    }
+
+    /// A graph that is an argument.
+    fn inner(&mut self) -> Result<Arg> {
+        if self.depth >= MAX_DEPTH {
+            return Err(self.error("graphs too deep"));
+        }
+        let outer = std::mem::take(&mut self.b);
+        self.depth += 1;
+        self.graph()?;
+        self.depth -= 1;
+        Ok(Arg::Graph(Arc::new(std::mem::replace(&mut self.b, outer).finish()?)))
     }
 
     fn ranges(&mut self) -> Result<()> {
@@ -247,6 +264,9 @@ impl<'t> Parser<'t> {
         }
         if rest.starts_with('"') {
             return Ok(Arg::Str(self.string()?));
+        }
+        if rest.starts_with("graph(") {
+            return self.inner();
         }
         if self.eat("<") {
             let end = self.rest().find('>').ok_or_else(|| self.error("expected '>'"))?;

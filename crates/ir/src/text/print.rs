@@ -115,6 +115,7 @@ pub fn arg_text(g: &Graph, a: &Arg) -> String {
         Arg::Str(s) => format!("{s:?}"),
         Arg::DType(d) => d.name().into(),
         Arg::List(l) => format!("[{}]", l.iter().map(|a| arg_text(g, a)).collect::<Vec<_>>().join(", ")),
+        Arg::Graph(inner) => inner.to_string().trim_end().replace('\n', "\n  "),
     }
 }
 

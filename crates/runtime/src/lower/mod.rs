@@ -26,7 +26,7 @@ use crate::error::Result;
 use crate::kernel::Kernel;
 use crate::memory::{Buffer, Home, Span, Storage, Value, channels_last, row_major, strides_in};
 use crate::plan::PlannedKernel;
-use cleave_ir::{Arg, Class, Graph, Kind, NodeId};
+use cleave_ir::{Arg, Class, Graph, Kind, Meta, NodeId};
 use cleave_kernels::Isa;
 use cleave_kernels::conv_f32::{ConvF32, EpilogueF32};
 use indexmap::IndexMap;
@@ -147,6 +147,12 @@ impl Lower<'_> {
     fn call(&mut self, id: NodeId) -> Result<()> {
         let node = self.g.node(id);
         let Some(op) = node.op() else { return Ok(()) };
+        if let Meta::Int(d) = &node.meta {
+            let size = d.as_const().ok_or_else(|| self.unsupported(id, "its value depends on data"))?;
+            self.nodes.insert(node.name.clone(), "constant".into());
+            self.states[id.index()] = State::Constant(cleave_ir::Tensor::scalar(size));
+            return Ok(());
+        }
         // A dequantize of constants is kept as it is, for kernels that take levels; a view of one costs nothing.
         let mut done = !matches!(op.class, Class::Quantize | Class::View) && self.fold(id)?;
         for (_, rule) in RULES.iter().flat_map(|r| r.iter()).filter(|(name, _)| *name == op.name) {

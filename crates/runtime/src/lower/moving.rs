@@ -18,7 +18,7 @@ pub(crate) fn slot(l: &mut Lower<'_>, node: NodeId, storage: Storage, order: &[u
     let mut part = node;
     if storage != Storage::F32 {
         let dequantize = l.g.node(user);
-        if dequantize.op()?.base() != "dequantize_per_tensor" {
+        if dequantize.op()?.name != "quantized_decomposed.dequantize_per_tensor.default" {
             return None;
         }
         (part, user) = (user, l.only_user(user)?);

@@ -5,6 +5,7 @@
 //! and the graph that it makes is interpreted in turn.
 
 mod compare;
+mod control;
 mod conv;
 mod create;
 mod ctx;
@@ -49,6 +50,7 @@ type EvalFn = fn(&Ctx<'_>) -> Result<Value>;
 static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
     let families = [
         compare::EVALS,
+        control::EVALS,
         conv::EVALS,
         create::EVALS,
         histogram::EVALS,
@@ -102,17 +104,33 @@ pub fn run_with_taps(
 ) -> Result<Vec<Tensor>> {
     crate::error::check_inputs(g, inputs)?;
     let shapes: Vec<Vec<usize>> = inputs.iter().map(|t| t.shape().to_vec()).collect();
-    let mut bound = g.bind(&shapes)?;
+    let bound = g.bind(&shapes)?;
+    let given = inputs.iter().map(|t| Value::Array(Array::from_tensor(t))).collect();
+    let mut sink = |id: NodeId, v: &Value| match taps.contains(&id) {
+        true => as_tensor(v, &g.node(id).name).map(|t| sink(id, &t)),
+        false => Ok(()),
+    };
+    let results = execute(g, given, bound, &mut sink)?;
+    results.iter().zip(g.results()).map(|(v, id)| as_tensor(v, &g.node(id).name)).collect()
+}
+
+/// Runs a graph on the values of its placeholders, under these sizes; `seen` is shown every value.
+fn execute(
+    g: &Graph,
+    given: Vec<Value>,
+    mut bound: Bindings,
+    seen: &mut dyn FnMut(NodeId, &Value) -> Result<()>,
+) -> Result<Vec<Value>> {
     let mut last_use: Vec<usize> = (0..g.len()).collect();
     for (id, node) in g.nodes() {
         node.args.iter().flat_map(Arg::nodes).for_each(|a| last_use[a.index()] = id.index());
     }
     let mut values: Vec<Option<Value>> = vec![None; g.len()];
-    let mut given = inputs.iter();
+    let mut given = given.into_iter();
     let mut results = vec![];
     for (id, node) in g.nodes() {
         let value = match node.kind {
-            Kind::Placeholder => Value::Array(Array::from_tensor(given.next().expect("invariant: counted above"))),
+            Kind::Placeholder => given.next().expect("invariant: counted by the caller"),
             Kind::GetAttr(_) => Value::Array(Array::from_tensor(g.constant(id).expect("invariant: verified graph"))),
             Kind::Call(op) => {
                 let value = call_node(g, id, op, &values, &bound)?;
@@ -121,14 +139,13 @@ pub fn run_with_taps(
             }
             Kind::Output => {
                 for n in node.args.iter().flat_map(Arg::nodes) {
-                    results.push(as_tensor(values[n.index()].as_ref(), &g.node(n).name)?);
+                    let value = values[n.index()].clone();
+                    results.push(value.ok_or_else(|| unsupported("output", &g.node(n).name, "has no value"))?);
                 }
                 Value::None
             }
         };
-        if taps.contains(&id) {
-            sink(id, &as_tensor(Some(&value), &node.name)?);
-        }
+        seen(id, &value)?;
         values[id.index()] = Some(value);
         for a in node.args.iter().flat_map(Arg::nodes).filter(|a| last_use[a.index()] == id.index()) {
             values[a.index()] = None;
@@ -176,7 +193,7 @@ fn results(v: &Value, node: &str, out: &mut Vec<Tensor>) -> Result<()> {
     match v {
         Value::List(items) => items.iter().try_for_each(|v| results(v, node, out))?,
         Value::None => out.push(Tensor::new(&[0], Vec::<f32>::new())),
-        v => out.push(as_tensor(Some(v), node)?),
+        v => out.push(as_tensor(v, node)?),
     }
     Ok(())
 }
@@ -185,9 +202,13 @@ fn unsupported(op: &str, node: &str, why: &str) -> RuntimeError {
     RuntimeError::Unsupported { op: op.into(), node: node.into(), why: why.into() }
 }
 
-fn as_tensor(v: Option<&Value>, node: &str) -> Result<Tensor> {
+/// A value as a tensor; a number is one without dimensions.
+fn as_tensor(v: &Value, node: &str) -> Result<Tensor> {
     match v {
-        Some(Value::Array(a)) => a.to_tensor(),
+        Value::Array(a) => a.to_tensor(),
+        Value::Int(i) => Ok(Tensor::scalar(*i)),
+        Value::Float(f) => Ok(Tensor::scalar(*f)),
+        Value::Bool(b) => Ok(Tensor::from_bools(&[], &[*b])),
         _ => Err(unsupported("output", node, "its value is not one tensor")),
     }
 }
@@ -203,6 +224,7 @@ fn concrete(a: &Arg, values: &[Option<Value>], bound: &Bindings) -> Result<Value
         Arg::Str(s) => Value::Str(s.clone()),
         Arg::DType(d) => Value::DType(*d),
         Arg::List(l) => Value::List(l.iter().map(|a| concrete(a, values, bound)).collect::<Result<_>>()?),
+        Arg::Graph(g) => Value::Graph(g.clone()),
     })
 }
 
@@ -263,5 +285,6 @@ fn symbolic<'v>(v: &'v Value, b: &Builder, inputs: &mut Vec<&'v Array>) -> Arg {
         Value::Bool(x) => Arg::Bool(*x),
         Value::Str(s) => Arg::Str(s.clone()),
         Value::DType(d) => Arg::DType(*d),
+        Value::Graph(g) => Arg::Graph(g.clone()),
     }
 }

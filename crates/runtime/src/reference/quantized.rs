@@ -4,22 +4,20 @@ use super::EvalFn;
 use super::ctx::Ctx;
 use super::value::{Array, Value};
 use crate::error::Result;
-use cleave_numerics::{dequantize, quantize_div, quantize_recip, reciprocal_per_channel, reciprocal_per_tensor};
+use cleave_numerics::{
+    DType, QRange, QScheme, choose_qparams, dequantize, quantize_div, quantize_recip, reciprocal_per_channel,
+    reciprocal_per_tensor,
+};
 use ndarray::{ArrayD, Axis};
 
 /// The anchors of this file.
 pub const EVALS: &[(&str, EvalFn)] = &[
-    ("quantized_decomposed.quantize_per_tensor.default", |c| {
-        let (scale, zp) = (c.float("scale")? as f32, c.int("zero_point")? as i32);
-        let mut q = c.array("input")?.to_f64();
-        to_int(c, &mut q.view_mut(), scale, reciprocal_per_tensor(scale), zp)?;
-        Ok(Value::Array(Array::from_f64(c.dtype(), q)))
-    }),
-    ("quantized_decomposed.dequantize_per_tensor.default", |c| {
-        let (scale, zp) = (c.float("scale")? as f32, c.int("zero_point")? as i32);
-        let x = c.array("input")?.to_f64().mapv(|q| f64::from(dequantize(q as i32, scale, zp)));
-        Ok(Value::Array(Array::float(c.dtype(), x)))
-    }),
+    ("quantized_decomposed.quantize_per_tensor.default", quantize),
+    ("quantized_decomposed.quantize_per_tensor.tensor", quantize),
+    ("quantized_decomposed.quantize_per_tensor.tensor2", quantize),
+    ("quantized_decomposed.dequantize_per_tensor.default", dequantized),
+    ("quantized_decomposed.dequantize_per_tensor.tensor", dequantized),
+    ("quantized_decomposed.dequantize_per_tensor.tensor2", dequantized),
     ("quantized_decomposed.quantize_per_channel.default", |c| {
         let q = per_channel(c, |c, lane, scale, zp| to_int(c, lane, scale, reciprocal_per_channel(scale), zp))?;
         Ok(Value::Array(Array::from_f64(c.dtype(), q)))
@@ -31,7 +29,46 @@ pub const EVALS: &[(&str, EvalFn)] = &[
         })?;
         Ok(Value::Array(Array::float(c.dtype(), x)))
     }),
+    ("quantized_decomposed.choose_qparams.tensor", |c| chosen(c, QScheme::Affine)),
+    ("quantized_decomposed.choose_qparams_symmetric.tensor", |c| chosen(c, QScheme::Symmetric)),
 ];
+
+fn quantize(c: &Ctx<'_>) -> Result<Value> {
+    let (scale, zp) = (c.float("scale")? as f32, c.int("zero_point")? as i32);
+    let mut q = c.array("input")?.to_f64();
+    to_int(c, &mut q.view_mut(), scale, reciprocal_per_tensor(scale), zp)?;
+    Ok(Value::Array(Array::from_f64(c.dtype(), q)))
+}
+
+fn dequantized(c: &Ctx<'_>) -> Result<Value> {
+    let (scale, zp) = (c.float("scale")? as f32, c.int("zero_point")? as i32);
+    let x = c.array("input")?.to_f64().mapv(|q| f64::from(dequantize(q as i32, scale, zp)));
+    Ok(Value::Array(Array::float(c.dtype(), x)))
+}
+
+/// Scale and zero point for the values of the input.
+fn chosen(c: &Ctx<'_>, scheme: QScheme) -> Result<Value> {
+    let level = |name: &str| Ok::<_, crate::RuntimeError>(c.int(name)? as i32);
+    let Value::DType(dtype) = c.arg("dtype")? else { return Err(c.err("argument 'dtype': expected an element type")) };
+    let range = QRange { dtype: *dtype, min: level("quant_min")?, max: level("quant_max")? };
+    if range.min >= range.max {
+        return Err(c.err(format!("levels from {} to {}", range.min, range.max)));
+    }
+    let x = c.array("input")?.to_f64();
+    let (lo, hi) = x.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(lo, hi), v| (lo.min(*v), hi.max(*v)));
+    if x.is_empty() {
+        return Err(c.err("no values to choose a scale for"));
+    }
+    let mut q = choose_qparams(lo as f32, hi as f32, range, scheme, c.float("eps")? as f32);
+    if (scheme, *dtype) == (QScheme::Symmetric, DType::U8) {
+        // Whatever the range is, unlike in observers.
+        q.zero_point = 128;
+    }
+    Ok(Value::List(vec![
+        Value::Array(Array::float(DType::F64, ArrayD::from_elem(vec![1], f64::from(q.scale)))),
+        Value::Array(Array::int(DType::I64, ArrayD::from_elem(vec![1], i64::from(q.zero_point)))),
+    ]))
+}
 
 type Lane<'a> = ndarray::ArrayViewMutD<'a, f64>;
 

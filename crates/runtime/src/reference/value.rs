@@ -4,10 +4,11 @@
 //! correctly rounded results of those types, so one representation serves all of them.
 
 use crate::error::{Result, RuntimeError};
-use cleave_ir::Tensor;
+use cleave_ir::{Graph, Tensor};
 use cleave_numerics::DType;
 use half::{bf16, f16};
 use ndarray::{ArrayD, IxDyn};
+use std::sync::Arc;
 
 /// Elements of an [`Array`].
 #[derive(Clone, Debug)]
@@ -46,6 +47,8 @@ pub enum Value {
     Str(String),
     /// An element type.
     DType(DType),
+    /// A graph.
+    Graph(Arc<Graph>),
 }
 
 impl From<Array> for Value {

@@ -4,6 +4,7 @@ use super::names::Names;
 use super::node_of;
 use cleave_ir::schema::{Param, Type};
 use cleave_ir::{Arg, Graph, Meta, Node, NodeId, Op};
+use indexmap::IndexMap;
 use serde_json::{Value, json};
 
 /// How torch's deserializer passes an argument.
@@ -12,7 +13,16 @@ const KEYWORD: i64 = 2;
 
 /// The arguments of a call by name. Keyword arguments at their defaults are left out, positional ones only
 /// behind the last that is not.
-pub(super) fn inputs(g: &Graph, names: &Names, n: &Node, op: &Op) -> Result<Vec<Value>, String> {
+///
+/// Ops of higher order take all by position; their `graphs` have been written, by place.
+pub(super) fn inputs(
+    g: &Graph,
+    names: &Names,
+    n: &Node,
+    op: &Op,
+    graphs: &IndexMap<usize, Value>,
+) -> Result<Vec<Value>, String> {
+    let higher = op.name.starts_with("higher_order.");
     let params = &op.schema.params;
     // An optional parameter without a default has to be given.
     let plain = |p: &Param, a: &Arg| p.default.as_ref() == Some(a);
@@ -21,9 +31,11 @@ pub(super) fn inputs(g: &Graph, names: &Names, n: &Node, op: &Op) -> Result<Vec<
     for (i, (p, a)) in params.iter().zip(&n.args).enumerate() {
         let given = if p.keyword_only { !plain(p, a) } else { last.is_some_and(|l| i <= l) };
         if given {
-            let arg = argument(g, names, p, a).map_err(|why| format!("argument '{}': {why}", p.name))?;
+            let arg = graphs.get(&i).cloned().map_or_else(|| argument(g, names, p, a), Ok);
+            let arg = arg.map_err(|why| format!("argument '{}': {why}", p.name))?;
             let kind = if p.keyword_only { KEYWORD } else { POSITIONAL };
-            out.push(json!({"name": p.name, "arg": arg, "kind": kind}));
+            let name = if higher { "" } else { &p.name };
+            out.push(json!({"name": name, "arg": arg, "kind": kind}));
         }
     }
     Ok(out)
@@ -42,6 +54,7 @@ fn argument(g: &Graph, names: &Names, p: &Param, a: &Arg) -> Result<Value, Strin
         (_, Arg::DType(d)) => json!({"as_scalar_type": d.torch_code()}),
         (_, Arg::Str(s)) => string(&p.name, s)?,
         (ty, Arg::List(items)) => list(g, names, ty, items)?,
+        (_, Arg::Graph(_)) => return Err("a graph cannot be written here".into()),
     })
 }
 

@@ -10,7 +10,8 @@ use crate::archive::Packer;
 use crate::atomic;
 use crate::error::{FormatError, Problems, Result};
 use cleave_ir::schema::Returns;
-use cleave_ir::{Arg, ConstKind, Graph, Kind, Levels, Meta, Node, NodeId, Tensor, verify::verify};
+use cleave_ir::subgraph::sizes_of_symbols;
+use cleave_ir::{Arg, ConstKind, Dim, Graph, Kind, Levels, Meta, Node, NodeId, Op, Tensor, verify::verify};
 use indexmap::IndexMap;
 use names::Names;
 use serde_json::{Value, json};
@@ -32,14 +33,7 @@ const SCHEMA: (i64, i64) = (8, 20);
 /// that cannot be written.
 pub fn write_pt2(path: &Path, graph: &Graph) -> Result<()> {
     verify(graph, Levels::ALL).map_err(|e| FormatError::ir(path, e))?;
-    let mut w = Writer {
-        g: graph,
-        names: Names::new(graph),
-        values: Values::new(graph),
-        problems: Problems::new(),
-        tensor_values: IndexMap::new(),
-        size_values: IndexMap::new(),
-    };
+    let mut w = Writer::new(graph, Values::new(graph));
     let nodes = w.nodes();
     let program = w.program(nodes);
     w.problems.finish(path)?;
@@ -129,9 +123,15 @@ struct Writer<'g> {
     problems: Problems,
     tensor_values: IndexMap<String, Value>,
     size_values: IndexMap<String, Value>,
+    condition_values: IndexMap<String, Value>,
 }
 
-impl Writer<'_> {
+impl<'g> Writer<'g> {
+    fn new(g: &'g Graph, values: Values<'g>) -> Writer<'g> {
+        let (problems, tensor_values, size_values, condition_values) = Default::default();
+        Writer { g, names: Names::new(g), values, problems, tensor_values, size_values, condition_values }
+    }
+
     /// Notes type and sizes of a value under its name.
     fn state(&mut self, name: &str, meta: &Meta) {
         match meta {
@@ -165,18 +165,25 @@ impl Writer<'_> {
         let op = n.op()?;
         let python = op.name.starts_with("_operator.") || op.name.starts_with("torch.");
         let namespace = op.name.split('.').next().unwrap_or_default();
-        if !python && !matches!(namespace, "aten" | "prims" | "quantized_decomposed") {
+        if !python && !matches!(namespace, "aten" | "prims" | "quantized_decomposed" | "higher_order") {
             self.problems.push(&n.name, op.name, "the op is not one of torch's");
             return None;
         }
-        let inputs = match args::inputs(self.g, &self.names, n, op) {
+        let graphs = self.inner_graphs(id, n, op);
+        let inputs = match args::inputs(self.g, &self.names, n, op, &graphs) {
             Ok(inputs) => inputs,
             Err(why) => {
                 self.problems.push(&n.name, op.name, why);
                 return None;
             }
         };
-        let outputs = self.outputs(id, n, op.schema.returns);
+        let higher = namespace == "higher_order";
+        let outputs = self.outputs(id, n, if higher { Returns::Tuple(0) } else { op.schema.returns });
+        if let [Some(a), Some(b)] = [0, 1].map(|i| n.args.get(i).and_then(|a| self.dim(a)))
+            && let Some(v) = self.values.condition(op.base(), &a, &b)
+        {
+            self.condition_values.insert(self.names.node(id).into(), v);
+        }
         let target = if python { op.name.to_string() } else { format!("torch.ops.{}", op.name) };
         let mut metadata = serde_json::Map::new();
         if let Some(stack) = module_stack(&n.origin.module) {
@@ -184,8 +191,53 @@ impl Writer<'_> {
         }
         Some(json!({
             "target": target, "inputs": inputs, "outputs": outputs, "metadata": metadata,
-            "is_hop_single_tensor_return": null, "name": self.names.node(id),
+            "is_hop_single_tensor_return": higher.then_some(false), "name": self.names.node(id),
         }))
+    }
+
+    /// The size that an argument is.
+    fn dim(&self, a: &Arg) -> Option<Dim> {
+        match a {
+            Arg::Int(i) => Some((*i).into()),
+            Arg::Dim(d) => Some(d.clone()),
+            Arg::Node(n) => match &self.g.node(*n).meta {
+                Meta::Int(d) => Some(d.clone()),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The graphs among a call's arguments, by place, with their sizes in the symbols of this one.
+    fn inner_graphs(&mut self, id: NodeId, n: &Node, op: &Op) -> IndexMap<usize, Value> {
+        let mut out = IndexMap::new();
+        let operands: Vec<Meta> = match n.args.last() {
+            Some(Arg::List(l)) => l
+                .iter()
+                .map(|a| match node_of(a) {
+                    Some(n) => self.g.node(n).meta.clone(),
+                    None => self.dim(a).map_or(Meta::None, Meta::Int),
+                })
+                .collect(),
+            _ => vec![],
+        };
+        for (slot, arg) in n.args.iter().enumerate() {
+            let Arg::Graph(inner) = arg else { continue };
+            if inner.nodes().any(|(_, n)| matches!(n.kind, Kind::GetAttr(_))) {
+                self.problems.push(&n.name, op.name, "a graph with constants of its own cannot be written");
+            }
+            let sizes = sizes_of_symbols(inner, &operands);
+            let outer = |s: &str| sizes.get(s).map(|d| self.values.spelled(d));
+            let inner = inner.map_dims(&mut |d| d.substitute(&outer));
+            let mut w = Writer::new(&inner, self.values.within(&inner));
+            let nodes = w.nodes();
+            let inputs = inner.placeholders().into_iter().map(|p| w.value(p)).collect();
+            let graph = w.graph(nodes, inputs);
+            let name = self.names.free(&format!("{}_{}", self.names.node(id), op.schema.params[slot].name));
+            out.insert(slot, json!({"as_graph": {"name": name, "graph": graph}}));
+            self.problems.append(w.problems);
+        }
+        out
     }
 
     /// The names of a call's results; several are named by the getitems that take them.
@@ -244,6 +296,16 @@ impl Writer<'_> {
         specs.into_iter().map(|(_, id, spec)| (id, spec)).collect()
     }
 
+    fn graph(&self, nodes: Vec<Value>, inputs: Vec<Value>) -> Value {
+        let results: Vec<Value> = self.g.results().into_iter().map(|id| self.value(id)).collect();
+        json!({
+            "inputs": inputs, "outputs": results, "nodes": nodes,
+            "tensor_values": self.tensor_values, "sym_int_values": self.size_values,
+            "sym_bool_values": self.condition_values, "is_single_tensor_return": false,
+            "custom_obj_values": {}, "sym_float_values": {},
+        })
+    }
+
     fn program(&self, nodes: Vec<Value>) -> Value {
         let inputs = self.inputs();
         let results: Vec<Value> = self.g.results().into_iter().map(|id| self.value(id)).collect();
@@ -254,12 +316,7 @@ impl Writer<'_> {
             self.g.metadata.iter().map(|(k, v)| (format!("{}{k}", super::FACT), v.as_str().into())).collect();
         json!({
             "graph_module": {
-                "graph": {
-                    "inputs": values, "outputs": results, "nodes": nodes,
-                    "tensor_values": self.tensor_values, "sym_int_values": self.size_values,
-                    "sym_bool_values": {}, "is_single_tensor_return": false,
-                    "custom_obj_values": {}, "sym_float_values": {},
-                },
+                "graph": self.graph(nodes, values),
                 "signature": {"input_specs": specs, "output_specs": outputs},
                 "module_call_graph": [{"fqn": "", "signature": {
                     "inputs": [], "outputs": [], "in_spec": in_spec(arg_names.len()),

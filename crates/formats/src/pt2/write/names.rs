@@ -1,17 +1,8 @@
 //! Names as Python and torch admit them.
 
+use super::super::names::TAKEN;
 use cleave_ir::{Arg, Graph, Kind, NodeId};
 use indexmap::{IndexMap, IndexSet};
-
-/// Names that torch's graphs do not give to values: Python's keywords and built-ins, and its own globals.
-const TAKEN: &str = "False None True and as assert async await break class continue def del elif else except \
-    finally for from global if import in is lambda nonlocal not or pass raise return try while with yield \
-    abs aiter all any anext ascii bin bool breakpoint bytearray bytes callable chr classmethod compile complex \
-    copyright credits delattr dict dir divmod enumerate eval exec exit filter float format frozenset getattr \
-    globals hasattr hash help hex id input int isinstance issubclass iter len license list locals map max \
-    memoryview min next object oct open ord pow print property quit range repr reversed round set setattr slice \
-    sorted staticmethod str sum super tuple type vars zip \
-    inf nan NoneType torch device fx_pytree pytree self";
 
 /// The names that a graph's values and constants have in the file.
 pub(super) struct Names {
@@ -58,6 +49,14 @@ impl Names {
     /// A value's name.
     pub(super) fn node(&self, id: NodeId) -> &str {
         &self.nodes[id.index()]
+    }
+
+    /// The wish, or with a number behind it the first that no value has.
+    pub(super) fn free(&self, wish: &str) -> String {
+        let taken = |n: &String| self.nodes.contains(n) || self.items.values().any(|i| i == n);
+        let numbered = (1u64..).map(|i| format!("{wish}_{i}"));
+        let free = std::iter::once(wish.to_string()).chain(numbered).find(|n| !taken(n));
+        free.expect("invariant: numbers do not run out")
     }
 
     /// The name of one of several results, if a getitem takes it.

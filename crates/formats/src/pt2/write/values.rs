@@ -1,7 +1,7 @@
 //! Types and sizes as the JSON has them.
 
 use cleave_ir::dim::DimOp;
-use cleave_ir::{Bindings, Dim, Graph, Kind, Meta, SymbolRange, Tensor, TensorMeta};
+use cleave_ir::{Bindings, Dim, Graph, Kind, SymbolRange, Tensor, TensorMeta};
 use cleave_numerics::DType;
 use indexmap::IndexMap;
 use serde_json::{Value, json};
@@ -17,18 +17,21 @@ pub(super) struct Values<'g> {
 
 impl<'g> Values<'g> {
     pub(super) fn new(g: &'g Graph) -> Values<'g> {
-        let dims = |m: &Meta| -> Vec<Dim> {
-            match m {
-                Meta::Tensor(t) => t.shape.clone(),
-                Meta::Int(d) => vec![d.clone()],
-                Meta::Tuple(items) => items.iter().filter_map(Meta::as_tensor).flat_map(|t| t.shape.clone()).collect(),
-                Meta::None => vec![],
-            }
-        };
+        Values::named(g, IndexMap::new(), Bindings::new())
+    }
+
+    /// Those of a graph that is an argument in one with these, and whose symbols are spelled as there.
+    pub(super) fn within<'i>(&self, g: &'i Graph) -> Values<'i> {
+        let names = self.names.values().map(|n| (n.clone(), n.clone())).collect();
+        let hints = self.hints.iter().map(|(s, v)| (self.names.get(s).unwrap_or(s).clone(), *v)).collect();
+        Values::named(g, names, hints)
+    }
+
+    fn named(g: &'g Graph, names: IndexMap<String, String>, hints: Bindings) -> Values<'g> {
         let symbols_of = |inputs: bool| {
             let nodes = g.nodes().filter(move |(_, n)| !inputs || n.kind == Kind::Placeholder);
             let mut all: Vec<String> = vec![];
-            for s in nodes.flat_map(|(_, n)| dims(&n.meta)).flat_map(|d| d.symbols()) {
+            for s in nodes.flat_map(|(_, n)| n.meta.dims()).flat_map(|d| d.symbols()) {
                 if !all.contains(&s) {
                     all.push(s);
                 }
@@ -36,9 +39,11 @@ impl<'g> Values<'g> {
             all
         };
         let backed = symbols_of(true);
-        let mut values = Values { g, names: IndexMap::new(), hints: Bindings::new(), backed };
+        let mut values = Values { g, names, hints, backed };
         for s in symbols_of(false) {
-            values.name(&s);
+            if !values.names.contains_key(&s) {
+                values.name(&s);
+            }
         }
         values
     }
@@ -82,6 +87,26 @@ impl<'g> Values<'g> {
         }
         let hint = d.eval(&self.hints).ok().map(|h| json!({ "as_int": h }));
         json!({"as_expr": {"expr_str": self.sympy(d), "hint": hint}})
+    }
+
+    /// A size under torch's names for symbols.
+    pub(super) fn spelled(&self, d: &Dim) -> Dim {
+        d.substitute(&|s| self.names.get(s).map(|n| Dim::symbol(n)))
+    }
+
+    /// Whether a condition on two sizes holds.
+    pub(super) fn condition(&self, op: &str, a: &Dim, b: &Dim) -> Option<Value> {
+        let name = match op {
+            "ge" => "GreaterThan",
+            "gt" => "StrictGreaterThan",
+            "le" => "LessThan",
+            "lt" => "StrictLessThan",
+            "eq" => "Equality",
+            "ne" => "Unequality",
+            _ => return None,
+        };
+        let text = format!("{name}({}, {})", self.sympy(a), self.sympy(b));
+        Some(json!({"as_expr": {"expr_str": text, "hint": null}}))
     }
 
     fn sympy(&self, d: &Dim) -> String {
