@@ -133,6 +133,14 @@ fn results_have_the_keys_of_dictionaries_and_what_is_no_tensor_is_named() {
 }
 
 #[test]
+fn a_model_in_training_mode_says_so() {
+    let g = read(&fixture("pt2/training.2.15.pt2")).unwrap();
+    assert_eq!(g.metadata["dropped"], "write to buffer bn.num_batches_tracked");
+    let e = raise(&g).unwrap_err().to_string();
+    assert!(e.ends_with("in training mode; export the model after .eval()"), "{e}");
+}
+
+#[test]
 fn programs_that_torchao_quantized_run_and_come_back() {
     for name in ["static", "channels", "x86", "dynamic"] {
         let (inputs, want) = recorded(&format!("pt2e/{name}"));

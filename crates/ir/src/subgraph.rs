@@ -38,6 +38,22 @@ pub fn sizes_of_symbols(g: &Graph, operands: &[Meta]) -> IndexMap<String, Dim> {
     known
 }
 
+/// What the placeholders of a graph that is to be called on these operands say of them: a size that is an expression
+/// is a symbol of its own in there, unless its symbols are sizes by themselves.
+pub fn placeholder_metas(operands: &[Meta]) -> Vec<Meta> {
+    let dims: Vec<Dim> = operands.iter().flat_map(Meta::dims).collect();
+    let plain: Vec<&str> = dims.iter().filter_map(Dim::as_symbol).collect();
+    let mut own: IndexMap<Dim, Dim> = IndexMap::new();
+    let mut inner = |d: &Dim| {
+        if d.symbols().iter().all(|s| plain.contains(&s.as_str())) {
+            return d.clone();
+        }
+        let next = own.len();
+        own.entry(d.clone()).or_insert_with(|| Dim::symbol(&format!("size_{next}"))).clone()
+    };
+    operands.iter().map(|m| m.map_dims(&mut inner)).collect()
+}
+
 /// The graphs among a call's arguments with the sizes that its operands have as numbers.
 ///
 /// # Errors
@@ -167,6 +183,16 @@ mod tests {
         let other = SRC.replacen("%view = aten.view(%a, [<n>, 2, 2]): f32[n, 2, 2]", "%view = aten.relu(%a)", 1);
         let e = text::parse(&other).unwrap_err().to_string();
         assert!(e.contains("result 0 is f32[N, 2, 2] in one branch and f32[N, 4] in the other"), "{e}");
+    }
+
+    #[test]
+    fn sizes_that_are_expressions_are_symbols_inside() {
+        let n = Dim::symbol("N");
+        let row = |d: Dim| Meta::tensor(cleave_numerics::DType::F32, vec![d, 4.into()]);
+        let four = n.clone() * Dim::from(4);
+        assert_eq!(placeholder_metas(&[row(four.clone())]), [row(Dim::symbol("size_0"))]);
+        let both = [row(four.clone()), Meta::Int(n)];
+        assert_eq!(placeholder_metas(&both), both);
     }
 
     #[test]

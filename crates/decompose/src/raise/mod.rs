@@ -158,6 +158,49 @@ mod tests {
     }
 
     #[test]
+    fn branches_are_raised_and_those_decided_are_taken() {
+        let src = r#"graph(%x: f32[N, 4], %p: bool[]) where 1 <= N {
+  %yes = const "yes": bool[]
+  %cond = higher_order.cond(%p, graph(%a: f32[n, 4]) where 1 <= n {
+    %s = aten.add.Tensor(%a, 3): f32[n, 4]
+    %h = aten.clamp(%s, 0, 6): f32[n, 4]
+    %m = aten.mul.Tensor(%a, %h): f32[n, 4]
+    %d = aten.div.Tensor(%m, 6): f32[n, 4]
+    return %d
+  }, graph(%a: f32[n, 4]) where 1 <= n {
+    return %a
+  }, [%x]): (f32[N, 4])
+  %y = getitem(%cond, 0): f32[N, 4]
+  %other = higher_order.cond(%yes, graph(%a: f32[n, 4]) where 1 <= n {
+    return %a
+  }, graph(%a: f32[n, 4]) where 1 <= n {
+    %relu_ = aten.relu_(%clone): f32[n, 4]
+    return %relu_
+  }, [%y]): (f32[N, 4])
+  %z = getitem(%other, 0): f32[N, 4]
+  return %z
+}
+"#;
+        let src = src.replace("    %relu_ = ", "    %clone = aten.clone(%a)\n    %relu_ = ");
+        let want = r#"graph(%x: f32[N, 4], %p: bool[]) where 1 <= N {
+  %cond = higher_order.cond(%p, graph(%a: f32[n, 4]) where 1 <= n {
+    %hardswish = aten.hardswish(%a): f32[n, 4]
+    return %hardswish "d"
+  }, graph(%a: f32[n, 4]) where 1 <= n {
+    return %a
+  }, [%x]): (f32[N, 4])
+  %y = getitem(%cond, 0): f32[N, 4]
+  %relu = aten.relu(%y): f32[N, 4]
+  return %relu "z"
+}
+"#;
+        // The constant is 0.
+        let (g, trace) = raise(&text::parse(&src).unwrap()).unwrap();
+        assert_eq!(g.to_string(), want);
+        assert!(trace.applied.iter().any(|a| a.rule == "hardswish"), "{trace:?}");
+    }
+
+    #[test]
     fn near_misses_say_why() {
         let src = "graph(%x: f32[1, 2, 1, 1], %t: f32[1, 2, 1, 1]) {
  %w = param \"w\": f32[2, 2, 1, 1]

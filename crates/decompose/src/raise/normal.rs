@@ -36,6 +36,11 @@ pub(super) fn resolve(src: &Graph) -> Result<Graph> {
 
 fn plain<'b>(b: &'b Builder, node: &Node, args: &[Arg]) -> std::result::Result<Option<Replace<'b>>, IrError> {
     let Some(o) = node.op() else { return Ok(None) };
+    let trained = |name: &str| node.arg(name).is_some_and(|a| matches!(a, Arg::Bool(true) | Arg::Node(_)));
+    if o.name == "aten.batch_norm.default" && trained("training") && trained("running_mean") {
+        let why = "batch norm in training mode; export the model after .eval()".into();
+        return Err(IrError::Call { op: o.name.into(), node: node.name.clone(), why });
+    }
     if o.class == Class::Inert {
         if o.functional == Functional::Always && o.base().contains("dropout") {
             return Ok(Some(Replace::With(b.apply_rule(o, args, &node.name)?)));

@@ -7,10 +7,12 @@ use super::weights::dtype;
 use super::{size, sizes};
 use crate::error::Problems;
 use cleave_ir::schema::Returns;
-use cleave_ir::subgraph::MAX_DEPTH;
-use cleave_ir::{Arg, Builder, Dim, Graph, IrError, Kind, Meta, Node, NodeId, Op, Origin, SymbolRange, TensorMeta, op};
+use cleave_ir::subgraph::{MAX_DEPTH, placeholder_metas};
+use cleave_ir::{
+    Arg, Builder, Class, Dim, Graph, IrError, Kind, Meta, Node, NodeId, Op, Origin, SymbolRange, TensorMeta, op,
+};
 use cleave_numerics::DType;
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use serde::Deserialize;
 use serde_json::Value;
 use std::rc::Rc;
@@ -34,6 +36,8 @@ pub(super) struct Body<'p> {
     pub graph: Graph,
     /// What could not be understood so far.
     pub problems: Problems,
+    /// Constants that nodes write to.
+    pub written: IndexSet<String>,
     scope: Scope,
     /// In how many graphs this one stands.
     depth: usize,
@@ -66,7 +70,8 @@ impl<'p> Body<'p> {
     /// An empty graph for the nodes of this one.
     pub(super) fn new(ranges: &'p IndexMap<String, Range>, json: Rc<GraphJson>) -> Self {
         let scope = Scope { json, values: IndexMap::new(), casts: false };
-        Body { ranges, graph: Graph::default(), problems: Problems::new(), scope, depth: 0 }
+        let (graph, problems, written) = Default::default();
+        Body { ranges, graph, problems, written, scope, depth: 0 }
     }
 
     /// Notes every op that has no record, once, with how often it is called.
@@ -223,6 +228,10 @@ impl<'p> Body<'p> {
             e => NoArg::Why(e.to_string()),
         })?;
         let meta = self.reconcile(inferred, stated)?;
+        let writes = op.schema.params.iter().zip(&args).filter(|(p, _)| p.mutated && op.class != Class::Inert);
+        for id in writes.flat_map(|(_, a)| a.nodes()).filter(|id| self.graph.constant(*id).is_some()) {
+            self.written.insert(self.graph.node(id).target.clone());
+        }
         let origin = Origin { sources: vec![name.into()], module: module(n) };
         let node = Node { name: name.into(), kind: Kind::Call(op), target: String::new(), args, meta, origin };
         Ok(self.graph.push(node))
@@ -384,29 +393,17 @@ impl<'p> Body<'p> {
         Err(NoArg::Lost)
     }
 
-    /// Appends the inputs of a graph that is an argument. A size that is an expression is a symbol in there,
-    /// unless its own symbols are sizes by themselves.
+    /// Appends the inputs of a graph that is an argument.
     fn operands(&mut self) -> Result<(), NoArg> {
         let json = self.scope.json.clone();
-        let mut metas = vec![];
+        let (mut names, mut metas) = (vec![], vec![]);
         for v in &json.inputs {
             let name = value_name(v).ok_or_else(|| format!("the input {v} of a graph cannot be read"))?;
             let meta = self.stated(name).or_else(|| self.stated_size(name));
-            metas.push((name, meta.ok_or_else(|| format!("input '{name}' of a graph without type and sizes"))??));
+            names.push(name);
+            metas.push(meta.ok_or_else(|| format!("input '{name}' of a graph without type and sizes"))??);
         }
-        let dims: Vec<Dim> = metas.iter().flat_map(|(_, m)| m.dims()).collect();
-        let plain: Vec<&str> = dims.iter().filter_map(Dim::as_symbol).collect();
-        let mut own: IndexMap<Dim, Dim> = IndexMap::new();
-        for (name, meta) in &metas {
-            let meta = meta.map_dims(&mut |d| {
-                if d.symbols().iter().all(|s| plain.contains(&s.as_str())) {
-                    return d.clone();
-                }
-                let next = own.len();
-                own.entry(d.clone()).or_insert_with(|| Dim::symbol(&format!("size_{next}"))).clone()
-            });
-            self.input(name, meta);
-        }
+        names.into_iter().zip(placeholder_metas(&metas)).for_each(|(name, meta)| self.input(name, meta));
         Ok(())
     }
 

@@ -41,6 +41,7 @@ impl<'a> Reader<'a> {
         }
         self.body.nodes();
         self.outputs();
+        self.dropped.extend(self.body.written.iter().map(|name| format!("write to buffer {name}")));
         self.body.problems.finish(&path)?;
         let mut graph = self.body.graph;
         for (key, value) in &self.program.graph_module.metadata {
@@ -149,7 +150,7 @@ impl<'a> Reader<'a> {
                 }
                 "buffer_mutation" => {
                     let name = body.get("buffer_name").and_then(Value::as_str).unwrap_or("?");
-                    self.dropped.push(format!("write to buffer {name}"));
+                    self.body.written.insert(name.into());
                 }
                 other => self.problem("", format!("output of kind '{other}' cannot be read")),
             }

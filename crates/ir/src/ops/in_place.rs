@@ -205,8 +205,6 @@ in_place! {
     ", Tensor end, Tensor weight", "f32[2, 3], f32[3], f32[3]": "aten.lerp_.Tensor";
     ", Tensor end, Scalar weight", "f32[2, 3], f32[3], 0.25": "aten.lerp_.Scalar";
     ", Tensor values", "f32[2, 3], f32[2, 3]": "aten.heaviside_.default";
-    ", Tensor mask, Tensor value", "f32[2, 3], bool[2, 3], f32[]": "aten.masked_fill_.Tensor";
-    ", Tensor mask, Scalar value", "f32[2, 3], bool[2, 3], 0.5": "aten.masked_fill_.Scalar";
     ", float? eps=None", "f32[2, 3]<1, 0.25": "aten.logit_.default";
     ", float? nan=None, float? posinf=None, float? neginf=None", "f32[2, 3]": "aten.nan_to_num_.default";
     ", Scalar? min=None, Scalar? max=None", "f32[2, 3], -0.5, 0.5":

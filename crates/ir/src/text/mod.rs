@@ -7,7 +7,7 @@
 //!   return %conv2d
 //! }
 //! ```
-//! Arguments at their defaults are left out at the end. The values of constants are not part of the text:
+//! A graph that is an argument stands there as it would stand alone. Arguments at their defaults are left out at the end. The values of constants are not part of the text:
 //! a parsed graph has zeros. Names for the outside that differ from the node's stand in quotes behind it.
 
 mod parse;

@@ -80,3 +80,29 @@ fn what_torch_does_not_have_is_listed() {
     let why = "argument 'size': the size 2*N is an expression; sizes have to be nodes before a program is written";
     assert!(e.ends_with(&format!("node 'view' (aten.view.default): {why}")), "{e}");
 }
+
+#[test]
+fn branches_come_back() {
+    let src = r#"graph(%x: f32[batch, 4]) where 1 <= batch <= 9 {
+  %w = param "w": f32[4]
+  %sym_size = aten.sym_size.int(%x, 0): int<batch>
+  %gt = _operator.gt(%sym_size, 2): none
+  %cond = higher_order.cond(%gt, graph(%n: int<rows>, %a: f32[rows, 4], %w: f32[4]) where 1 <= rows <= 9 {
+    %mul = aten.mul.Tensor(%a, %w): f32[rows, 4]
+    %view = aten.view(%mul, [%n, 2, 2]): f32[rows, 2, 2]
+    return %view, %mul
+  }, graph(%n: int<m>, %a: f32[m, 4], %w: f32[4]) where 1 <= m <= 9 {
+    %view = aten.view(%a, [%n, 2, 2]): f32[m, 2, 2]
+    return %view, %a
+  }, [%sym_size, %x, %w]): (f32[batch, 2, 2], f32[batch, 4])
+  %getitem = getitem(%cond, 0): f32[batch, 2, 2]
+  return %getitem
+}
+"#;
+    let want = src.replace("rows", "s0").replace("<m>", "<s0>").replace("[m", "[s0").replace("<= m ", "<= s0 ");
+    let back = round_trip(&text::parse(src).unwrap()).unwrap().to_string();
+    assert_eq!(back, want.replace("batch", "s0"));
+    let own = src.replacen("    %view = aten.view(%a", "    %c = const \"c\": f32[4]\n    %view = aten.view(%a", 1);
+    let e = round_trip(&text::parse(&own).unwrap()).unwrap_err().to_string();
+    assert!(e.ends_with("node 'cond' (higher_order.cond): a graph with constants of its own cannot be written"), "{e}");
+}
