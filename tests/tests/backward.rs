@@ -163,6 +163,41 @@ fn symbolic_sizes_go_along() {
     }
 }
 
+/// The gradient of a branch is that of the branch which was taken.
+#[test]
+fn branches_have_gradients() {
+    let src = r#"graph(%x: f32[N, 4], %p: bool[]) where 1 <= N {
+  %w = param "w": f32[4]
+  %cond = higher_order.cond(%p, graph(%a: f32[n, 4], %w: f32[4]) where 1 <= n {
+    %mul = aten.mul.Tensor(%a, %w)
+    return %mul
+  }, graph(%a: f32[n, 4], %w: f32[4]) where 1 <= n {
+    %sin = aten.sin(%a)
+    return %sin
+  }, [%x, %w])
+  %getitem = getitem(%cond, 0)
+  return %getitem "y"
+}
+"#;
+    let mut g = text::parse(src).unwrap();
+    g.constants.insert("w".into(), Tensor::new(&[4], vec![1f32, 2.0, -3.0, 0.5]));
+    let joint = backward(&g).unwrap();
+    assert_eq!(joint.output_names, ["y", "grad_x", "grad_w"]);
+    let (x, seed) = ([0.1f32, 0.2, 0.3, 0.4], [1f32, -1.0, 2.0, 3.0]);
+    for (p, want_x, want_w) in [
+        (true, [1f32, -2.0, -6.0, 1.5], [0.1f32, -0.2, 0.6, 1.2]),
+        (false, std::array::from_fn(|i| seed[i] * x[i].cos()), [0.0; 4]),
+    ] {
+        let fed =
+            [Tensor::new(&[1, 4], x.to_vec()), Tensor::from_bools(&[], &[p]), Tensor::new(&[1, 4], seed.to_vec())];
+        for g in [joint.clone(), decompose(&joint, &Table::prims()).unwrap()] {
+            let got = reference::run(&g, &fed).unwrap();
+            assert_eq!(apart(&got[1].to_f32(), &want_x), None, "{p}");
+            assert_eq!(apart(&got[2].to_f32(), &want_w), None, "{p}");
+        }
+    }
+}
+
 #[test]
 fn what_has_no_gradient_is_named() {
     let says = |body: &str| {
@@ -173,7 +208,7 @@ fn what_has_no_gradient_is_named() {
  %y = quantized_decomposed.dequantize_per_tensor(%q, 0.5, 0, -128, 127, i8)";
     assert_eq!(
         says(quantized).unwrap_err(),
-        "derivative of quantized_decomposed.dequantize_per_tensor on node 'y': it has neither derivative nor rule"
+        "derivative of quantized_decomposed.dequantize_per_tensor on node 'y': gradients do not pass through integer levels; take them of the float model"
     );
     let zeros = |body: &str| assert!(says(body).unwrap().contains("aten.full([2, 4], 0, f32)"), "{body}");
     zeros("%y = aten.argmax(%x)");

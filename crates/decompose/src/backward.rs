@@ -4,10 +4,12 @@ use crate::error::{DecomposeError, Result};
 use crate::functional::{functionalize, resolve_sizes};
 use cleave_ir::derivative::{Slope, gradients};
 use cleave_ir::graph::{Arg, ConstKind, Graph, Kind, Meta, Node, NodeId};
-use cleave_ir::op::{Class, Op};
+use cleave_ir::op::Op;
+use cleave_ir::ops::control;
 use cleave_ir::transform::{self, Replace};
 use cleave_ir::{Builder, IrError, Levels, Value, verify};
 use indexmap::IndexMap;
+use std::sync::Arc;
 
 /// Rules are run until every op that gradients flow through has a derivative; this many rounds must be enough.
 const ROUNDS: usize = 32;
@@ -70,7 +72,7 @@ fn is_float(m: &Meta) -> bool {
 }
 
 /// Which nodes gradients flow through: those that depend on a float input or parameter, and on which a float result
-/// depends, by floats all the way. Quantized values count as floats, so that their ops are refused and not passed over.
+/// depends, by floats all the way. Ops that are refused count whatever their results are, so that they are not passed over.
 fn path(g: &Graph) -> Vec<bool> {
     let mut active = vec![false; g.len()];
     for (id, node) in g.nodes() {
@@ -78,9 +80,12 @@ fn path(g: &Graph) -> Vec<bool> {
             Kind::Placeholder | Kind::GetAttr(ConstKind::Param) => is_float(&node.meta),
             Kind::GetAttr(_) | Kind::Output => false,
             Kind::Call(op) => {
-                let zero = op.derivative.is_some_and(|d| matches!(d.slope, Slope::Zero(_)));
-                let mut args = node.args.iter().flat_map(Arg::nodes);
-                !zero && (is_float(&node.meta) || op.class == Class::Quantize) && args.any(|a| active[a.index()])
+                let flows = match op.derivative.map(|d| d.slope) {
+                    Some(Slope::Zero(_)) => false,
+                    Some(Slope::Refused(_)) => true,
+                    _ => is_float(&node.meta),
+                };
+                flows && node.args.iter().flat_map(Arg::nodes).any(|a| active[a.index()])
             }
         };
     }
@@ -136,8 +141,14 @@ fn joint(g: &Graph, path: &[bool]) -> Result<Graph> {
             found.entry((map[of.index()], *i as usize)).or_default().extend(flows[0]);
             continue;
         }
-        let wanted = args.filter(|a| path[a.index()]).map(|a| map[a.index()]).collect();
+        let wanted: Vec<NodeId> = args.filter(|a| path[a.index()]).map(|a| map[a.index()]).collect();
         let fail = |why: String| DecomposeError::Derivative { op: op.short().into(), node: node.name.clone(), why };
+        if op.name == control::COND.name {
+            for (of, gradient) in conditional(b.value(new), &flows, wanted)? {
+                found.entry((of, 0)).or_default().push(gradient);
+            }
+            continue;
+        }
         let derivative = op.derivative.ok_or_else(|| fail("it has neither derivative nor rule".into()))?;
         let given = gradients(&derivative.slope, b.value(new), flows, wanted).map_err(|e| match e {
             IrError::Call { op: o, why, .. } if o == op.name => fail(why),
@@ -161,6 +172,56 @@ fn joint(g: &Graph, path: &[bool]) -> Result<Graph> {
     }
     b.output(&outputs);
     Ok(b.finish()?)
+}
+
+/// The gradients of a branch's operands are those of the branch that was taken.
+fn conditional<'b>(
+    result: Value<'b>,
+    flows: &[Option<Value<'b>>],
+    wanted: Vec<NodeId>,
+) -> Result<Vec<(NodeId, Value<'b>)>> {
+    let b = result.builder();
+    let node = b.with_graph(|g| g.node(result.id()).clone());
+    let [pred, Arg::Graph(yes), Arg::Graph(no), Arg::List(operands)] = node.args.as_slice() else { return Ok(vec![]) };
+    let places: Vec<usize> =
+        (0..operands.len()).filter(|i| matches!(&operands[*i], Arg::Node(n) if wanted.contains(n))).collect();
+    let (yes, no) = (gradients_of(yes, &places, &node)?, gradients_of(no, &places, &node)?);
+    let Meta::Tuple(items) = &node.meta else { return Ok(vec![]) };
+    let seeds = items.iter().zip(flows).enumerate().filter(|(_, (m, _))| is_float(m)).map(|(i, (_, flow))| {
+        Arg::from(flow.unwrap_or_else(|| b.getitem(result, i).op("aten.full_like", vec![0i64.into()])))
+    });
+    let all = operands.iter().cloned().chain(seeds).collect();
+    let args = vec![pred.clone(), Arg::Graph(Arc::new(yes)), Arg::Graph(Arc::new(no)), Arg::List(all)];
+    let made = b.call(control::COND.name, args);
+    let of = |place: usize| operands[place].nodes().first().copied();
+    Ok(places.iter().enumerate().filter_map(|(i, p)| Some((of(*p)?, b.getitem(made, i)))).collect())
+}
+
+/// The graph of the gradients of these inputs of a branch.
+fn gradients_of(branch: &Graph, places: &[usize], call: &Node) -> Result<Graph> {
+    let joint = backward(branch)?;
+    let inputs = branch.placeholders();
+    let float = |i: &usize| is_float(&branch.node(inputs[*i]).meta);
+    let floats: Vec<usize> = (0..inputs.len()).filter(float).collect();
+    let results = joint.results();
+    let gradients = &results[branch.results().len()..];
+    if gradients.len() != floats.len() {
+        return Err(DecomposeError::Derivative {
+            op: control::COND.name.into(),
+            node: call.name.clone(),
+            why: "a branch has parameters that are no operands".into(),
+        });
+    }
+    let b = Builder::from_graph(joint.shell());
+    let mut map: Vec<NodeId> = vec![];
+    for (_, node) in joint.nodes().filter(|(_, n)| n.kind != Kind::Output) {
+        let args = node.args.iter().map(|a| a.map_nodes(&mut |n| map[n.index()].into())).collect();
+        map.push(b.edit(|g| g.push(Node { args, ..node.clone() })));
+    }
+    let kept = floats.iter().zip(gradients).filter(|(i, _)| places.contains(i));
+    let named: Vec<_> = kept.map(|(i, id)| (format!("grad_{i}"), b.value(map[id.index()]))).collect();
+    b.output(&named);
+    Ok(transform::prune(&b.finish()?))
 }
 
 /// What gradients are taken of, by name: float inputs, then float parameters, of which several nodes may stand for one.

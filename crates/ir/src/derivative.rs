@@ -26,6 +26,8 @@ pub enum Slope {
     Unary(UnaryFn),
     /// Zero wherever there is one, and why.
     Zero(&'static str),
+    /// None, and why.
+    Refused(&'static str),
 }
 
 /// The derivative of one op.
@@ -53,6 +55,11 @@ impl Derivative {
     /// The derivative of an op through which no gradient flows.
     pub const fn zero(op: &'static str, why: &'static str) -> Derivative {
         Derivative { op, example: "", slope: Slope::Zero(why) }
+    }
+
+    /// What stands for the derivative of an op that has none: gradients that would flow through it are an error.
+    pub const fn refused(op: &'static str, why: &'static str) -> Derivative {
+        Derivative { op, example: "", slope: Slope::Refused(why) }
     }
 }
 
@@ -152,6 +159,7 @@ pub fn gradients<'b>(
             d.give(name, f(d.g(), d.tensor(name), d.y()));
         }
         Slope::Zero(_) => {}
+        Slope::Refused(why) => d.fail(why),
     }
     b.error().map_or_else(|| Ok(d.given.into_inner()), Err)
 }

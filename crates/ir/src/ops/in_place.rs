@@ -108,6 +108,7 @@ in_place! {
         "aten.add_.Scalar",
         "aten.sub_.Scalar",
         "aten.subtract_.Scalar" = "aten.sub.Scalar";
+    ", Tensor other", "": "aten.nextafter_.default";
     ", Tensor other", "f32[2, 3], f32[3]":
         "aten.copysign_.Tensor",
         "aten.greater_.Tensor" = "aten.gt.Tensor",
@@ -127,7 +128,6 @@ in_place! {
         "aten.mul_.Tensor",
         "aten.multiply_.Tensor" = "aten.mul.Tensor",
         "aten.ne_.Tensor",
-        "aten.nextafter_.default",
         "aten.not_equal_.Tensor" = "aten.ne.Tensor";
     ", Tensor other", "f32[2, 3], f32[3]>0":
         "aten.arctan2_.default" = "aten.atan2",

@@ -1,6 +1,6 @@
 //! Functions of two elements, and choices between them.
 
-use super::{drop, keep, neg, times};
+use super::{drop, keep, neg, operand, times};
 use crate::builder::Value;
 use crate::derivative::{Derivative, Gradient};
 use crate::graph::Arg;
@@ -76,12 +76,6 @@ pub(super) fn power(d: &Gradient<'_>, exponent: &str) {
         let flat = flat.op("aten.logical_and", vec![e.op("aten.ge.Scalar", vec![0i64.into()]).into()]);
         d.give(exponent, drop(d.g() * (d.y() * x.op("aten.log", vec![])), flat));
     }
-}
-
-/// A tensor argument; a number, which prims admit in its place, as a tensor.
-fn operand<'b>(d: &Gradient<'b>, name: &str) -> Value<'b> {
-    let number = || d.b.call("aten.scalar_tensor", vec![d.arg(name).clone(), d.y().dtype().into()]);
-    d.opt_tensor(name).unwrap_or_else(number)
 }
 
 /// `self ± alpha·other`.

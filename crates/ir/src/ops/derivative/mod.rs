@@ -18,7 +18,7 @@ mod view;
 mod zero;
 
 use crate::builder::{Call, Value};
-use crate::derivative::Derivative;
+use crate::derivative::{Derivative, Gradient};
 use crate::dim::Dim;
 use crate::graph::Arg;
 
@@ -83,6 +83,12 @@ fn times<'b>(v: Value<'b>, by: &Arg) -> Value<'b> {
         Arg::Float(f) if *f == 1.0 => v,
         by => v.op("aten.mul.Tensor", vec![by.clone()]),
     }
+}
+
+/// A tensor argument; a number in its place as a tensor.
+fn operand<'b>(d: &Gradient<'b>, name: &str) -> Value<'b> {
+    let number = || d.b.call("aten.scalar_tensor", vec![d.arg(name).clone(), d.y().dtype().into()]);
+    d.opt_tensor(name).unwrap_or_else(number)
 }
 
 /// The size of a dimension; of one that the value does not have, 0.

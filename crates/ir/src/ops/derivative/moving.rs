@@ -78,7 +78,7 @@ fn edge(v: Value<'_>, at: usize) -> (Value<'_>, i64) {
 
 /// The gradient of the padding added to that of what it repeats, one dimension after the other; what negative padding
 /// cut off has none.
-fn folded(d: &Gradient<'_>, fold: Fold) {
+fn folded<'b>(d: &Gradient<'b>, fold: Fold) {
     let (x, mut pads) = (d.tensor("self"), d.dims("padding"));
     let mut g = d.g();
     let cut = |p: &Dim| p.as_const().map_or(0, |p| (-p).max(0));
@@ -91,19 +91,19 @@ fn folded(d: &Gradient<'_>, fold: Fold) {
         let (n, before, total) = (size(x, at), pad[0].clone(), size(g, at));
         let inner = before.clone() + n.clone();
         let mut sum = range(g, at, &before, &inner);
-        let placed = |v: Value<'_>, near: i64, front: bool| {
+        let placed = |v: Value<'b>, near: i64, front: bool| {
             let rest = n.clone() - size(v, at) - near.into();
             let (a, b) = if front { (near.into(), rest) } else { (rest, near.into()) };
             let pads = [vec![Dim::from(0i64); 2 * i], vec![a, b]].concat();
-            v.op("aten.constant_pad_nd", vec![pads.into()]).id()
+            v.op("aten.constant_pad_nd", vec![pads.into()])
         };
         if !before.is(0) {
             let (v, near) = fold(range(g, at, &0i64.into(), &before), at);
-            sum = sum + d.b.value(placed(v, near, true));
+            sum = sum + placed(v, near, true);
         }
         if !pad[1].is(0) {
             let (v, near) = fold(range(g, at, &inner, &total), at);
-            sum = sum + d.b.value(placed(v, near, false));
+            sum = sum + placed(v, near, false);
         }
         g = sum;
     }

@@ -46,16 +46,7 @@ pub(super) static TABLE: &[Derivative] = &[
     Derivative::new(
         "aten.native_group_norm.default",
         "f32[2, 4, 3], f32[4], f32[4], 2, 4, 3, 2, 0.001 | f32[1, 2, 2, 2], none, none, 1, 2, 4, 1, 0.001",
-        |d| {
-            let (x, g) = (d.tensor("input"), d.g());
-            let groups = vec![d.dim("N"), d.dim("group"), (d.dim("C") * d.dim("HxW")).floor_div(&d.dim("group"))];
-            let stat = |v: Value<'_>| v.op("aten.unsqueeze", vec![(-1i64).into()]).id();
-            let of = |v| reshape(v, groups.clone());
-            let (gx, far) = standardized(d, of(x), of(weighted(d, g)), vec![2], |v| d.b.value(stat(v)));
-            d.give("input", reshape(gx, x.shape()));
-            d.give("weight", per_channel(g * reshape(far, x.shape())));
-            d.give("bias", per_channel(g));
-        },
+        groups,
     ),
 ];
 
@@ -105,4 +96,15 @@ fn standardized<'b>(
         sum = sum - share(stat(g) * scale * scale) * far;
     }
     (sum, far)
+}
+
+fn groups<'b>(d: &Gradient<'b>) {
+    let (x, g) = (d.tensor("input"), d.g());
+    let split = vec![d.dim("N"), d.dim("group"), (d.dim("C") * d.dim("HxW")).floor_div(&d.dim("group"))];
+    let of = |v: Value<'b>| reshape(v, split.clone());
+    let stat = |v: Value<'b>| v.op("aten.unsqueeze", vec![(-1i64).into()]);
+    let (gx, far) = standardized(d, of(x), of(weighted(d, g)), vec![2], stat);
+    d.give("input", reshape(gx, x.shape()));
+    d.give("weight", per_channel(g * reshape(far, x.shape())));
+    d.give("bias", per_channel(g));
 }

@@ -49,6 +49,27 @@ pub(super) static SAME: &[(&str, &str)] = &[
     ("prims.lgamma.default", "aten.lgamma.default"),
     ("prims.nextafter.default", "aten.nextafter.default"),
     ("prims.convert_element_type.default", "aten._to_copy.default"),
+    ("prims.bessel_i0.default", "aten.i0.default"),
+    ("prims.bessel_i0e.default", "aten.special_i0e.default"),
+    ("prims.bessel_i1.default", "aten.special_i1.default"),
+    ("prims.bessel_i1e.default", "aten.special_i1e.default"),
+    ("prims.bessel_j0.default", "aten.special_bessel_j0.default"),
+    ("prims.bessel_j1.default", "aten.special_bessel_j1.default"),
+    ("prims.digamma.default", "aten.digamma.default"),
+    ("prims.erf_inv.default", "aten.erfinv.default"),
+    ("prims.erfc.default", "aten.erfc.default"),
+    ("prims.erfcx.default", "aten.special_erfcx.default"),
+    ("prims.exp2.default", "aten.exp2.default"),
+    ("prims.fmax.default", "aten.fmax.default"),
+    ("prims.fmin.default", "aten.fmin.default"),
+    ("prims.hypot.default", "aten.hypot.default"),
+    ("prims.igamma.default", "aten.igamma.default"),
+    ("prims.igammac.default", "aten.igammac.default"),
+    ("prims.lgamma.default", "aten.lgamma.default"),
+    ("prims.ndtri.default", "aten.special_ndtri.default"),
+    ("prims.nextafter.default", "aten.nextafter.default"),
+    ("prims.spherical_bessel_j0.default", "aten.special_spherical_bessel_j0.default"),
+    ("prims.zeta.default", "aten.special_zeta.default"),
     ("prims.ceil.default", "aten.ceil.default"),
     ("prims.floor.default", "aten.floor.default"),
     ("prims.round.default", "aten.round.default"),
@@ -85,7 +106,10 @@ pub(super) static TABLE: &[Derivative] = &[
     Derivative::new("prims.sum.default", REDUCED, |d| d.give("inp", reduce::kept(d, d.g()))),
     Derivative::new("prims.amax.default", REDUCED, reduce::shared),
     Derivative::new("prims.amin.default", REDUCED, reduce::shared),
-    Derivative::new("prims.var.default", "f32[2, 3], [1] | f32[2, 3], [0, 1], 0.0", reduce::variance),
+    Derivative::new("prims.prod.default", REDUCED, reduce::product),
+    Derivative::new("prims.var.default", "f32[2, 3], [1] | f32[2, 3], [0, 1], 0.0", |d| {
+        d.give("inp", reduce::spread_out(d, reduce::kept(d, d.g())));
+    }),
     Derivative::new("prims.broadcast_in_dim.default", "f32[2, 1], [2, 4, 3], [0, 2]", |d| {
         let (x, to) = (d.tensor("a"), d.ints("broadcast_dimensions"));
         let mut shape = vec![Dim::from(1i64); d.y().rank()];
@@ -99,6 +123,20 @@ pub(super) static TABLE: &[Derivative] = &[
         let back = (0..order.len()).map(|i| order.iter().position(|o| *o == i as i64).unwrap_or(i) as i64);
         d.give("a", d.g().permute(back.collect()));
     }),
+    Derivative::new(
+        "prims._low_memory_max_pool_with_offsets.default",
+        "f32[1, 2, 4, 5]!, [2, 3], [1, 2], [0, 1], [1, 1], false",
+        |d| {
+            // The places that it does not note are found again.
+            let op = if d.ints("kernel_size").len() == 3 {
+                "aten.max_pool3d_with_indices"
+            } else {
+                "aten.max_pool2d_with_indices"
+            };
+            let places = d.b.getitem(d.b.call(op, d.args.clone()), 1);
+            d.give("self", d.g().op(&format!("{op}_backward"), [d.args.clone(), vec![places.into()]].concat()));
+        },
+    ),
     Derivative::new("prims.reshape.default", "f32[2, 3], [3, 2]", |d| {
         d.give("a", reshape(d.g(), d.tensor("a").shape()));
     }),

@@ -38,44 +38,18 @@ pub(super) static TABLE: &[Derivative] = &[
             Some(Meta::Tensor(t)) => t.shape.into(),
             _ => Arg::None,
         };
-        let names = ["stride", "padding", "dilation", "transposed", "output_padding", "groups"];
-        let options = names.map(|n| d.arg(n).clone());
         let mask = ["input", "weight", "bias"].map(|n| d.wants(n));
         let x = d.tensor("input");
         let lone = x.rank() < d.tensor("weight").rank();
         let batch = |v: Value<'_>| if lone { v.op("aten.unsqueeze", vec![0i64.into()]).into() } else { Arg::from(v) };
         let args = vec![batch(d.g()), batch(x), d.arg("weight").clone(), sizes];
-        let all = d.b.call("aten.convolution_backward", [args, options.to_vec(), vec![mask.to_vec().into()]].concat());
+        let all = d.b.call("aten.convolution_backward", [args, options(d), vec![mask.to_vec().into()]].concat());
         for (i, name) in ["input", "weight", "bias"].into_iter().enumerate().filter(|(i, _)| mask[*i]) {
             let g = d.b.getitem(all, i);
             d.give(name, if i == 0 && lone { g.op("aten.squeeze.dims", vec![vec![0i64].into()]) } else { g });
         }
     }),
-    Derivative::new("aten.convolution_backward.default", BACKWARDS, |d| {
-        let names = ["stride", "padding", "dilation", "transposed", "output_padding", "groups"];
-        let options = names.map(|n| d.arg(n).clone());
-        let (g, x, w) = (d.tensor("grad_output"), d.tensor("input"), d.tensor("weight"));
-        let conv =
-            |x: Value<'_>, w: Value<'_>| x.op("aten.convolution", [&[w.into(), Arg::None], &options[..]].concat()).id();
-        let back = |x: Value<'_>, w: Value<'_>, i: usize| {
-            let mask: Vec<bool> = (0..3).map(|j| i == j).collect();
-            let args = [&[x.into(), w.into(), Arg::None], &options[..], &[mask.into()]].concat();
-            d.b.getitem(g.op("aten.convolution_backward", args), i)
-        };
-        if let Some(u) = d.flow(0) {
-            d.give("grad_output", d.b.value(conv(u, w)));
-            d.give("weight", back(u, w, 1));
-        }
-        if let Some(v) = d.flow(1) {
-            d.give("grad_output", d.b.value(conv(x, v)));
-            d.give("input", back(x, v, 0));
-        }
-        if let Some(b) = d.flow(2) {
-            let shape =
-                [vec![b.shape().into_iter().product()], vec![Dim::from(1i64); g.rank().saturating_sub(2)]].concat();
-            d.give("grad_output", b.view(shape));
-        }
-    }),
+    Derivative::new("aten.convolution_backward.default", BACKWARDS, backwards),
 ];
 
 const BACKWARDS: &str = "f32[1, 3, 3], f32[1, 2, 5], f32[3, 2, 3], [3], [2], [1], [1], false, [0], 1, [true, true, true] \
@@ -97,4 +71,32 @@ fn factors<'b>(d: &Gradient<'b>, a: &str, b: &str, g: Value<'b>) {
     let op = if g.rank() == 2 { "aten.mm" } else { "aten.bmm" };
     d.give(a, g.op(op, vec![transposed(d.tensor(b)).into()]));
     d.give(b, transposed(d.tensor(a)).op(op, vec![g.into()]));
+}
+
+fn options(d: &Gradient<'_>) -> Vec<Arg> {
+    let names = ["stride", "padding", "dilation", "transposed", "output_padding", "groups"];
+    names.map(|n| d.arg(n).clone()).to_vec()
+}
+
+/// A convolution is linear in its input and in its weight, and so are its gradients.
+fn backwards<'b>(d: &Gradient<'b>) {
+    let (g, x, w) = (d.tensor("grad_output"), d.tensor("input"), d.tensor("weight"));
+    let conv = |x: Value<'b>, w: Value<'b>| x.op("aten.convolution", [vec![w.into(), Arg::None], options(d)].concat());
+    let back = |x: Value<'b>, w: Value<'b>, i: usize| {
+        let mask: Vec<bool> = (0..3).map(|j| i == j).collect();
+        let args = [vec![x.into(), w.into(), Arg::None], options(d), vec![mask.into()]].concat();
+        d.b.getitem(g.op("aten.convolution_backward", args), i)
+    };
+    if let Some(u) = d.flow(0) {
+        d.give("grad_output", conv(u, w));
+        d.give("weight", back(u, w, 1));
+    }
+    if let Some(v) = d.flow(1) {
+        d.give("grad_output", conv(x, v));
+        d.give("input", back(x, v, 0));
+    }
+    if let Some(b) = d.flow(2) {
+        let space = vec![Dim::from(1i64); g.rank().saturating_sub(2)];
+        d.give("grad_output", b.view([b.shape(), space].concat()));
+    }
 }

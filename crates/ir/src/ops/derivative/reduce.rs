@@ -1,5 +1,6 @@
 //! Reductions and running sums.
 
+use super::super::view::reshape;
 use super::{axis, keep, zeros};
 use crate::builder::Value;
 use crate::derivative::{Derivative, Gradient};
@@ -18,14 +19,25 @@ pub(super) static TABLE: &[Derivative] = &[
     }),
     Derivative::new("aten.amax.default", OVER, shared),
     Derivative::new("aten.amin.default", OVER, shared),
-    Derivative::new("aten.var.correction", "f32[2, 3], [1] | f32[2, 3], [0, 1], 0, true | f32[4], none, 2", variance),
-    Derivative::new("aten.prod.dim_int", ALONG, |d| {
-        along(d, |d, x, g| {
-            let others = without_one(d, x).op("aten.prod.dim_int", vec![(-2i64).into()]);
-            let g = if d.bool("keepdim") { g } else { d.g().op("aten.unsqueeze", vec![(-1i64).into()]) };
-            g * others
-        });
+    Derivative::new("aten.var.correction", "f32[2, 3], [1] | f32[2, 3], [0, 1], 0, true | f32[4], none, 2", |d| {
+        d.give("self", spread_out(d, kept(d, d.g())));
     }),
+    Derivative::new("aten.std.correction", "f32[2, 3], [1] | f32[2, 3], [0, 1], 0, true", |d| {
+        let y = kept(d, d.y());
+        let half = kept(d, d.g()) / (y * 2i64);
+        d.give("self", spread_out(d, super::drop(half, y.op("aten.eq.Scalar", vec![0i64.into()]))));
+    }),
+    Derivative::new("aten.logsumexp.default", "f32[2, 3], [1] | f32[2, 3], [0, 1], true", |d| {
+        d.give("self", kept(d, d.g()) * (d.tensor("self") - kept(d, d.y())).exp());
+    }),
+    Derivative::new(
+        "aten.linalg_vector_norm.default",
+        "f32[2, 3] | f32[2, 3], 1, [1] | f32[2, 3], 3, [0], true | f32[2, 3], 0.5 | f32[2, 3], 1.5 | f32[2, 3], inf",
+        norm,
+    ),
+    Derivative::new("aten.prod.dim_int", ALONG, product),
+    Derivative::new("aten.median.default", "f32[2, 3]! | f32[4]!", alike),
+    Derivative::new("aten.nanmedian.default", "f32[2, 3]!", alike),
     Derivative::new("aten.cumsum.default", "f32[2, 3], 1 | f32[3], 0", |d| {
         let dims = || Arg::List(vec![d.arg("dim").clone()]);
         let sums = d.g().op("aten.flip", vec![dims()]).op("aten.cumsum", vec![d.arg("dim").clone()]);
@@ -68,7 +80,7 @@ fn reduced<'b>(d: &Gradient<'b>) -> (&'static str, Value<'b>, Vec<usize>) {
         _ => d.ints(dims),
     };
     // No dims are none of a prim's.
-    if named.is_empty() && (name == "self" || *d.arg(dims) == Arg::None) {
+    if x.rank() == 0 || named.is_empty() && (name == "self" || *d.arg(dims) == Arg::None) {
         return (name, x, (0..x.rank()).collect());
     }
     (name, x, named.into_iter().filter_map(|i| d.wrap(i, x.rank()).map_err(|e| d.b.fail(e)).ok()).collect())
@@ -92,6 +104,25 @@ pub(super) fn kept<'b>(d: &Gradient<'b>, v: Value<'b>) -> Value<'b> {
     v.view(shape)
 }
 
+/// The gradient times the product of all other elements, so that zeros do no harm.
+pub(super) fn product(d: &Gradient<'_>) {
+    let (name, x, axes) = reduced(d);
+    let order: Vec<usize> = (0..x.rank()).filter(|i| !axes.contains(i)).chain(axes.iter().copied()).collect();
+    let laid = x.permute(order.iter().map(|i| *i as i64).collect());
+    let rest: Vec<Dim> = laid.shape().into_iter().take(x.rank() - axes.len()).collect();
+    let flat = reshape(laid, [rest, vec![count(d)]].concat());
+    let others = without_one(d, flat).op("aten.prod.dim_int", vec![(-2i64).into()]);
+    let back = (0..x.rank()).map(|i| order.iter().position(|o| *o == i).unwrap_or(i) as i64);
+    d.give(name, kept(d, d.g()) * reshape(others, laid.shape()).permute(back.collect()));
+}
+
+/// The gradient shared among all elements of a tensor that are equal to its one result.
+fn alike(d: &Gradient<'_>) {
+    let x = d.tensor("self");
+    let mask = x.op("aten.eq.Tensor", vec![d.y().into()]).to(x.dtype());
+    d.give("self", d.g() / mask.op("aten.sum.default", vec![]) * mask);
+}
+
 /// The gradient shared among all elements that are equal to the result.
 pub(super) fn shared(d: &Gradient<'_>) {
     let (name, x, axes) = reduced(d);
@@ -100,17 +131,45 @@ pub(super) fn shared(d: &Gradient<'_>) {
     d.give(name, kept(d, d.g()) / n * mask);
 }
 
-/// `2·(x - mean) / (n - correction)`.
-pub(super) fn variance(d: &Gradient<'_>) {
-    let (name, x, axes) = reduced(d);
+/// A variance's gradient times `2·(x - mean) / (n - correction)`.
+pub(super) fn spread_out<'b>(d: &Gradient<'b>, g: Value<'b>) -> Value<'b> {
+    let (_, x, axes) = reduced(d);
     let correction = d.opt_float("correction").unwrap_or(1.0);
     let left: Arg = match count(d).as_const() {
         Some(n) => (n as f64 - correction).max(0.0).into(),
         None if correction.fract() == 0.0 => (count(d) - Dim::from(correction as i64)).into(),
-        None => return d.fail("a count that is not known less a fraction"),
+        None => {
+            d.fail("a count that is not known less a fraction");
+            Arg::Int(1)
+        }
     };
     let far = x - x.op("aten.mean.dim", vec![axes.into(), true.into()]);
-    d.give(name, kept(d, d.g()) * (far * 2i64).op("aten.div.Scalar", vec![left]));
+    g * (far * 2i64).op("aten.div.Scalar", vec![left])
+}
+
+/// `(Σ |x|^p)^(1/p)`; at a norm of 0 the gradient is 0.
+fn norm<'b>(d: &Gradient<'b>) {
+    let (x, y, g, p) = (d.tensor("self"), kept(d, d.y()), kept(d, d.g()), d.float("ord"));
+    let sign = x.op("aten.sign", vec![]);
+    let power = |v: Value<'b>, e: f64| v.op("aten.pow.Tensor_Scalar", vec![e.into()]);
+    let flat = |v: Value<'b>, of: Value<'b>| super::drop(v, of.op("aten.eq.Scalar", vec![0i64.into()]));
+    d.give(
+        "self",
+        match p {
+            0.0 => zeros(x),
+            1.0 => g * sign,
+            2.0 => g * flat(x / y, y),
+            p if p.is_infinite() => {
+                let mask = x.abs().op("aten.eq.Tensor", vec![y.into()]).to(x.dtype());
+                let n = mask.op("aten.sum.dim_IntList", vec![reduced(d).2.into(), true.into()]);
+                g / n * (mask * sign)
+            }
+            p => {
+                let each = flat(sign * power(x.abs(), p - 1.0), x);
+                each * (g * flat(power(y, 1.0 - p), y))
+            }
+        },
+    );
 }
 
 /// The gradient to the element that was picked.

@@ -23,8 +23,6 @@ pub(super) static TABLE: &[Derivative] = &[
     Derivative::unary("aten.neg.default", ANY, |g, _, _| neg(g)),
     Derivative::unary("aten.abs.default", ANY, |g, x, _| g * x.op("aten.sign", vec![])),
     Derivative::unary("aten.erf.default", ANY, |g, x, _| g * (neg(x * x).exp() * FRAC_2_SQRT_PI)),
-    Derivative::unary("aten.erfc.default", ANY, |g, x, _| g * (neg(x * x).exp() * -FRAC_2_SQRT_PI)),
-    Derivative::unary("aten.erfinv.default", SMALL, |g, _, y| g * ((y * y).exp() * (1.0 / FRAC_2_SQRT_PI))),
     Derivative::unary("aten.sigmoid.default", ANY, |g, _, y| g * (complement(y) * y)),
     Derivative::unary("aten.sin.default", ANY, |g, x, _| g * x.op("aten.cos", vec![])),
     Derivative::unary("aten.cos.default", ANY, |g, x, _| neg(g) * x.op("aten.sin", vec![])),
