@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::reference;
 use cleave_decompose::{Table, decompose};
 use cleave_ir::subgraph::take_branches;
-use cleave_ir::{Arg, Bindings, Graph, Kind, Meta, Node, NodeId, Tensor, transform};
+use cleave_ir::{Arg, Bindings, Class, Graph, Kind, Meta, Node, NodeId, Tensor, transform};
 use cleave_kernels::{AlignedVec, Isa, ThreadPool};
 use cleave_numerics::DType;
 use std::sync::Arc;
@@ -40,6 +40,8 @@ pub struct Session {
     /// The graph as far broken up as the backend wants it.
     lowered: Graph,
     table: Table,
+    /// Whether values are rounded to levels, among which there is none for NaN.
+    quantized: bool,
     options: Options,
     pool: ThreadPool,
     packed: PackedWeights,
@@ -82,6 +84,7 @@ impl Session {
             graph: graph.clone(),
             lowered: lowered(graph, &table)?,
             table,
+            quantized: graph.nodes().filter_map(|(_, n)| n.op()).any(|op| op.class == Class::Quantize),
             options,
             pool: ThreadPool::new(options.threads),
             packed: PackedWeights::new(),
@@ -99,7 +102,8 @@ impl Session {
     /// Runs the model; results are row-major.
     ///
     /// # Errors
-    /// Inputs of another number, type or shape than the graph admits, or with NaN; what compiling met.
+    /// Inputs of another number, type or shape than the graph admits, with NaN for a quantized graph; what compiling
+    /// met.
     pub fn run(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         self.execute(inputs, &[], &mut |_, _| {}, None)
     }
@@ -160,7 +164,9 @@ impl Session {
             }
         };
         let bytes: Vec<InputBytes<'_>> = inputs.iter().map(InputBytes::of).collect();
-        self.refuse_nan(inputs, &bytes)?;
+        if self.quantized {
+            self.refuse_nan(inputs, &bytes)?;
+        }
         match &self.programs[at].body {
             Body::Compiled(c) => {
                 let mut work = Workspace { arena: &mut self.arena, scratch: &mut self.scratch, pool: &self.pool };

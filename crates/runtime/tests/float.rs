@@ -129,11 +129,44 @@ fn wrong_inputs_are_named() {
     assert!(e.contains("'x'") && e.contains("[1, 3, 17, 14]"), "{e}");
     let e = text(s.run(&[Tensor::new(&[1, 3, 17, 15], vec![0u8; 765])]).unwrap_err());
     assert!(e.contains("expected f32, found u8"), "{e}");
-    let mut v = vec![0f32; 765];
+}
+
+#[test]
+fn nan_goes_through_a_float_graph_and_is_refused_by_a_quantized_one() {
+    let g = graph(
+        r#"graph(%x: f32[1, 2, 6, 6]) {
+  %w = param "w": f32[3, 2, 1, 1]
+  %conv2d = aten.conv2d(%x, %w): f32[1, 3, 6, 6]
+  %relu = aten.relu(%conv2d): f32[1, 3, 6, 6]
+  %pool = aten.max_pool2d(%relu, [2, 2]): f32[1, 3, 3, 3]
+  %clamp = aten.hardtanh(%pool, 0.0, 6.0): f32[1, 3, 3, 3]
+  %amax = aten.amax(%clamp, [3]): f32[1, 3, 3]
+  %softmax = aten.softmax.int(%amax, 2): f32[1, 3, 3]
+  return %clamp, %amax, %softmax
+}
+"#,
+    );
+    let mut v: Vec<f32> = (0..72).map(|i| i as f32 / 50.0 - 0.7).collect();
     v[7] = f32::NAN;
-    v[9] = f32::INFINITY;
-    let e = text(s.run(&[Tensor::new(&[1, 3, 17, 15], v)]).unwrap_err());
-    assert_eq!(e, "input 'x': expected numbers, found NaN at element 7");
+    let x = Tensor::new(&[1, 2, 6, 6], v);
+    let want = cleave_runtime::reference::run(&g, std::slice::from_ref(&x)).unwrap();
+    let got = Session::new(&g, Options::default()).unwrap().run(std::slice::from_ref(&x)).unwrap();
+    let missing = |t: &Tensor| t.to_f32().iter().map(|v| v.is_nan()).collect::<Vec<_>>();
+    assert_eq!(got.iter().map(missing).collect::<Vec<_>>(), want.iter().map(missing).collect::<Vec<_>>());
+    // The window, its row, and whoever shares a sum with it, in each of three channels.
+    assert_eq!(got.iter().map(|t| missing(t).iter().filter(|m| **m).count()).collect::<Vec<_>>(), [3, 3, 9]);
+
+    let g = graph(
+        "graph(%x: f32[4]) {
+  %q = quantized_decomposed.quantize_per_tensor(%x, 0.01, 128, 0, 255, u8): u8[4]
+  %d = quantized_decomposed.dequantize_per_tensor(%q, 0.01, 128, 0, 255, u8): f32[4]
+  return %d
+}
+",
+    );
+    let x = Tensor::new(&[4], vec![0.0, f32::INFINITY, f32::NAN, 1.0]);
+    let e = Session::new(&g, Options::default()).unwrap().run(&[x]).unwrap_err().to_string();
+    assert_eq!(e, "input 'x': expected numbers, found NaN at element 2");
 }
 
 #[test]

@@ -87,8 +87,8 @@ fn literal<'b>(
     };
     let to = op::find(to)?;
     // Type and shape must stay: a constant of more dimensions or a wider type says something of its own.
-    match b.infer(to, &args, &node.name) {
-        Ok(m) if m == node.meta && args[0] != Arg::None => {
+    match b.resolve(to, args.clone(), &node.name) {
+        Ok((_, m)) if m == node.meta && args[0] != Arg::None => {
             Ok(Some(Replace::With(vec![b.call_op(to, args, Some(&node.name))])))
         }
         _ => Ok(None),

@@ -150,6 +150,69 @@ pub static FILL: OpDef = OpDef {
     ..SUGAR
 };
 
+/// [`FILL`] with the one element of a tensor.
+pub static FILL_TENSOR: OpDef = OpDef {
+    name: "aten.fill.Tensor",
+    schema: "(Tensor self, Tensor value) -> Tensor",
+    infer: Some(same),
+    rule: Some(|c| vec![c.tensor("self").op("aten.copy", vec![c.arg("value").clone()])]),
+    example: "f32[2, 3], f32[]",
+    ..SUGAR
+};
+
+/// [`FILL`] with 0.
+pub static ZERO: OpDef = OpDef {
+    name: "aten.zero.default",
+    schema: "(Tensor self) -> Tensor",
+    infer: Some(same),
+    rule: Some(|c| vec![c.tensor("self").op("aten.full_like", vec![0i64.into()])]),
+    example: "f32[2, 3]",
+    ..SUGAR
+};
+
+/// Elements that nobody counts on: zeros here.
+pub static EMPTY: OpDef = OpDef {
+    name: "aten.empty.memory_format",
+    schema: "(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+    levels: Levels::TORCH.and(Levels::ATEN).and(Levels::CORE),
+    rule: Some(|c| full(c, 0i64.into(), DType::F32)),
+    example: "[2, 3], f32",
+    ..BASE
+};
+
+/// [`EMPTY`] with dimensions laid out in this order.
+pub static EMPTY_PERMUTED: OpDef = OpDef {
+    name: "aten.empty_permuted.default",
+    schema: "(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+    example: "[2, 3], [0, 1], f32",
+    ..EMPTY
+};
+
+/// [`EMPTY`] in the shape of another tensor, and if no format is asked for in its layout.
+pub static EMPTY_LIKE: OpDef = OpDef {
+    name: "aten.empty_like.default",
+    schema: "(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+    infer: Some(like),
+    rule: Some(|c| {
+        let x = c.tensor("self");
+        let dtype = c.opt_dtype("dtype").unwrap_or(x.dtype());
+        vec![match c.arg("memory_format") {
+            Arg::Str(format) if format != "preserve_format" => {
+                c.b.call("aten.empty.memory_format", vec![x.shape().into(), dtype.into()])
+            }
+            _ => {
+                let strides: Vec<_> = x.strides().iter().map(Dim::as_const).collect();
+                let mut order: Vec<usize> = (0..x.rank()).collect();
+                order.sort_by_key(|i| std::cmp::Reverse(strides.get(*i).copied().flatten().unwrap_or(0)));
+                let order = if strides.iter().all(Option::is_some) { order } else { (0..x.rank()).collect() };
+                c.b.call("aten.empty_permuted", vec![x.shape().into(), order.into(), dtype.into()])
+            }
+        }]
+    }),
+    example: "f32[2, 3]",
+    ..SUGAR
+};
+
 const IN_PLACE: OpDef = OpDef { levels: Levels::TORCH, infer: Some(same), functional: Functional::Always, ..BASE };
 
 /// [`FILL`] in place.
@@ -160,11 +223,20 @@ pub static FILL_: OpDef = OpDef {
     ..IN_PLACE
 };
 
+/// [`FILL_TENSOR`] in place.
+pub static FILL_TENSOR_: OpDef = OpDef {
+    name: "aten.fill_.Tensor",
+    schema: "(Tensor(a!) self, Tensor value) -> Tensor(a!)",
+    rule: Some(|c| vec![c.b.call("aten.fill.Tensor", c.args.to_vec())]),
+    example: "f32[2, 3], f32[]",
+    ..IN_PLACE
+};
+
 /// [`FILL`] with 0 in place.
 pub static ZERO_: OpDef = OpDef {
     name: "aten.zero_.default",
     schema: "(Tensor(a!) self) -> Tensor(a!)",
-    rule: Some(|c| vec![c.tensor("self").op("aten.fill.Scalar", vec![0i64.into()])]),
+    rule: Some(|c| vec![c.tensor("self").op("aten.zero", vec![])]),
     ..IN_PLACE
 };
 
@@ -252,6 +324,12 @@ static PLAIN: &[&OpDef] = &[
     &FULL_LIKE,
     &FILL,
     &FILL_,
+    &FILL_TENSOR,
+    &FILL_TENSOR_,
+    &ZERO,
+    &EMPTY,
+    &EMPTY_PERMUTED,
+    &EMPTY_LIKE,
     &ZERO_,
     &COPY,
     &COPY_,

@@ -93,28 +93,38 @@ fn operand(c: &Call<'_>, name: &str) -> Result<Operand> {
     })
 }
 
-/// Shape and promoted type of a pointwise op on these operands. Dimensioned tensors outrank those without
-/// dimensions, and these outrank numbers, unless the lower rank is of a higher category.
+/// The type to which torch promotes these operands. Dimensioned tensors outrank those without dimensions, and these
+/// outrank numbers, unless the lower rank is of a higher category.
 ///
 /// # Errors
-/// Shapes that do not broadcast.
-pub fn pointwise(c: &Call<'_>, names: &[&str]) -> Result<TensorMeta> {
-    let operands = names.iter().map(|n| operand(c, n)).collect::<Result<Vec<_>>>()?;
-    let mut shapes = vec![];
+/// Something else than tensors and numbers.
+pub fn promoted(c: &Call<'_>, names: &[&str]) -> Result<DType> {
     let mut tiers: [Option<DType>; 3] = [None; 3];
-    for o in &operands {
-        let (tier, d) = match o {
-            Operand::Tensor(t) => {
-                shapes.push(t.shape.as_slice());
-                (usize::from(t.shape.is_empty()), t.dtype)
-            }
-            Operand::Number(k) => (2, [DType::Bool, DType::I64, DType::F32][*k as usize]),
+    for name in names {
+        let (tier, d) = match operand(c, name)? {
+            Operand::Tensor(t) => (usize::from(t.shape.is_empty()), t.dtype),
+            Operand::Number(k) => (2, [DType::Bool, DType::I64, DType::F32][k as usize]),
         };
         tiers[tier] = Some(tiers[tier].map_or(d, |x| promote(x, d)));
     }
     let dtype = tiers.into_iter().flatten().reduce(|high, low| if category(low) > category(high) { low } else { high });
+    Ok(dtype.unwrap_or(DType::F32))
+}
+
+/// Shape and promoted type of a pointwise op on these operands.
+///
+/// # Errors
+/// Shapes that do not broadcast.
+pub fn pointwise(c: &Call<'_>, names: &[&str]) -> Result<TensorMeta> {
+    let mut shapes = vec![];
+    for name in names {
+        if let Operand::Tensor(t) = operand(c, name)? {
+            shapes.push(t.shape);
+        }
+    }
+    let shapes: Vec<&[Dim]> = shapes.iter().map(Vec::as_slice).collect();
     let shape = broadcast(&shapes).map_err(|why| c.err(&why))?;
-    Ok(TensorMeta { dtype: dtype.unwrap_or(DType::F32), shape })
+    Ok(TensorMeta { dtype: promoted(c, names)?, shape })
 }
 
 /// Two operands, promoted.

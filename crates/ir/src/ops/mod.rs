@@ -2,17 +2,30 @@
 //!
 //! To add an op, write its `OpDef` in the family's file and name it in that file's `OPS`.
 
+/// Records of a family, and the list of them.
+macro_rules! records {
+    ($list:ident: $($(#[$doc:meta])* $id:ident = $name:literal, $base:ident { $($field:ident: $value:expr),* $(,)? };)*) => {
+        $($(#[$doc])* pub static $id: OpDef = OpDef { name: $name, $($field: $value,)* ..$base };)*
+        static $list: &[&OpDef] = &[$(&$id),*];
+    };
+}
+
 pub mod activation;
+pub mod alias;
 pub mod arith;
 pub mod attention;
+pub mod classes;
 pub mod compare;
 pub mod control;
 pub mod conv;
 pub mod create;
 pub mod derivative;
+pub mod expr;
+pub mod in_place;
 pub mod index;
 pub mod infer;
 pub mod linear;
+pub mod loss;
 pub mod moving;
 pub mod norm;
 pub mod order;
@@ -24,6 +37,7 @@ pub mod quantized;
 pub mod reduce;
 pub mod resize;
 pub mod sample;
+pub mod special;
 pub mod structural;
 pub mod unary;
 pub mod view;
@@ -34,15 +48,22 @@ use crate::op::OpDef;
 /// All records, by family.
 pub static ALL: &[&[&OpDef]] = &[
     activation::OPS,
-    arith::OPS,
+    alias::OPS,
+    arith::OPS[0],
+    arith::OPS[1],
     attention::OPS,
-    compare::OPS,
     control::OPS,
+    classes::OPS,
+    compare::OPS[0],
+    compare::OPS[1],
     conv::OPS,
     create::OPS[0],
     create::OPS[1],
+    in_place::OPS,
     index::OPS,
     linear::OPS,
+    loss::OPS[0],
+    loss::OPS[1],
     moving::OPS,
     norm::OPS,
     order::OPS,
@@ -55,10 +76,13 @@ pub static ALL: &[&[&OpDef]] = &[
     resize::OPS[0],
     resize::OPS[1],
     sample::OPS,
+    special::OPS[0],
+    special::OPS[1],
     structural::OPS[0],
     structural::OPS[1],
     structural::OPS[2],
-    unary::OPS,
+    unary::OPS[0],
+    unary::OPS[1],
     view::OPS,
     window::OPS,
 ];

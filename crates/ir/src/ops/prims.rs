@@ -93,10 +93,38 @@ family! {
     COSH = "prims.cosh.default", UNARY;
     /// Error function.
     ERF = "prims.erf.default", UNARY;
+    /// `1 - erf(x)`.
+    ERFC = "prims.erfc.default", UNARY;
+    /// `exp(x²) · erfc(x)`.
+    ERFCX = "prims.erfcx.default", UNARY;
+    /// The inverse of erf.
+    ERF_INV = "prims.erf_inv.default", UNARY;
+    /// 2 to the power of x.
+    EXP2 = "prims.exp2.default", UNARY;
     /// e to the power of x.
     EXP = "prims.exp.default", UNARY;
     /// `exp(x) - 1`.
     EXPM1 = "prims.expm1.default", UNARY;
+    /// The derivative of the logarithm of Γ.
+    DIGAMMA = "prims.digamma.default", UNARY;
+    /// `log|Γ(x)|`.
+    LGAMMA = "prims.lgamma.default", UNARY;
+    /// Where the standard normal distribution has this probability below.
+    NDTRI = "prims.ndtri.default", UNARY;
+    /// Bessel function of the first kind, order 0.
+    BESSEL_J0 = "prims.bessel_j0.default", UNARY;
+    /// Bessel function of the first kind, order 1.
+    BESSEL_J1 = "prims.bessel_j1.default", UNARY;
+    /// Modified Bessel function of the first kind, order 0.
+    BESSEL_I0 = "prims.bessel_i0.default", UNARY;
+    /// [`BESSEL_I0`] times `exp(-|x|)`.
+    BESSEL_I0E = "prims.bessel_i0e.default", UNARY;
+    /// Modified Bessel function of the first kind, order 1.
+    BESSEL_I1 = "prims.bessel_i1.default", UNARY;
+    /// [`BESSEL_I1`] times `exp(-|x|)`.
+    BESSEL_I1E = "prims.bessel_i1e.default", UNARY;
+    /// `sin(x) / x`.
+    SPHERICAL_BESSEL_J0 = "prims.spherical_bessel_j0.default", UNARY;
     /// Greatest integer not above.
     FLOOR = "prims.floor.default", UNARY;
     /// Natural logarithm.
@@ -131,6 +159,8 @@ family! {
     TRUNC = "prims.trunc.default", UNARY;
     /// Whether an element is a number and finite.
     ISFINITE = "prims.isfinite.default", TEST;
+    /// Whether the sign bit is set, that of -0 too.
+    SIGNBIT = "prims.signbit.default", TEST;
     /// Sum.
     ADD = "prims.add.default", COMMUTES;
     /// Angle of the point (other, self).
@@ -145,6 +175,26 @@ family! {
     DIV = "prims.div.default", BINARY;
     /// Whether elements are equal.
     EQ = "prims.eq.default", COMPARE;
+    /// The greater element, or the one that is a number.
+    FMAX = "prims.fmax.default", COMMUTES;
+    /// The lesser element, or the one that is a number.
+    FMIN = "prims.fmin.default", COMMUTES;
+    /// Greatest common divisor.
+    GCD = "prims.gcd.default", COMMUTES;
+    /// `√(self² + other²)`.
+    HYPOT = "prims.hypot.default", COMMUTES;
+    /// Regularized lower incomplete gamma function.
+    IGAMMA = "prims.igamma.default", BINARY;
+    /// Regularized upper incomplete gamma function.
+    IGAMMAC = "prims.igammac.default", BINARY;
+    /// The next number of the type towards the other element.
+    NEXTAFTER = "prims.nextafter.default", BINARY;
+    /// `self · 2^other` in the integer type.
+    SHIFT_LEFT = "prims.shift_left.default", BINARY;
+    /// `floor(self / 2^other)`.
+    SHIFT_RIGHT_ARITHMETIC = "prims.shift_right_arithmetic.default", BINARY;
+    /// Hurwitz zeta function.
+    ZETA = "prims.zeta.default", BINARY;
     /// Remainder with the sign of the dividend.
     FMOD = "prims.fmod.default", BINARY;
     /// Whether elements are greater or equal.
@@ -307,7 +357,12 @@ pub static LOW_MEMORY_MAX_POOL: OpDef = OpDef {
 /// broadcast to one shape, the result is converted to the type that torch gives. `alpha`, where there is one,
 /// becomes a factor.
 pub fn lower<'b>(c: &Call<'b>, kind: Kind) -> Vec<Value<'b>> {
-    let is_operand = |n: &&str| matches!(*n, "self" | "other" | "exponent");
+    lower_to(c, kind, &format!("prims.{}", c.op.base()))
+}
+
+/// [`lower`] to a prim of another name.
+pub fn lower_to<'b>(c: &Call<'b>, kind: Kind, prim: &str) -> Vec<Value<'b>> {
+    let is_operand = |n: &&str| matches!(*n, "self" | "other" | "exponent" | "x");
     let names: Vec<&str> = c.op.schema.params.iter().map(|p| p.name.as_str()).filter(is_operand).collect();
     let (mut args, types) = promote::operands(c, &names, kind);
     if let (Some(Arg::Int(_) | Arg::Float(_)), Some(other)) =
@@ -316,7 +371,7 @@ pub fn lower<'b>(c: &Call<'b>, kind: Kind) -> Vec<Value<'b>> {
         *other = scaled(c, other, c.arg("alpha"));
     }
     let args = broadcast(c, args);
-    vec![c.b.call(&format!("prims.{}", c.op.base()), args).to(types.result)]
+    vec![c.b.call(prim, args).to(types.result)]
 }
 
 /// `x · alpha`.

@@ -52,7 +52,7 @@ impl Kind {
 
 /// The named operands in the type in which torch computes, numbers as they are, and the types.
 pub fn operands(c: &Call<'_>, names: &[&str], kind: Kind) -> (Vec<Arg>, Types) {
-    let promoted = infer::pointwise(c, names).map(|m| m.dtype).unwrap_or_else(|e| {
+    let promoted = infer::promoted(c, names).unwrap_or_else(|e| {
         c.b.fail(e);
         DType::F32
     });

@@ -29,6 +29,8 @@ pub const EVALS: &[(&str, EvalFn)] = &[
     ("aten.bitwise_and.Tensor", |c| bits(c, |a, b| a & b)),
     ("aten.bitwise_or.Tensor", |c| bits(c, |a, b| a | b)),
     ("aten.bitwise_xor.Tensor", |c| bits(c, |a, b| a ^ b)),
+    ("prims.shift_left.default", |c| bits(c, |a, b| if (0..64).contains(&b) { a << b } else { 0 })),
+    ("prims.shift_right_arithmetic.default", |c| bits(c, |a, b| a >> if (0..64).contains(&b) { b } else { 63 })),
     ("aten.where.self", choose),
 ];
 

@@ -129,7 +129,7 @@ impl<'a> Ctx<'a> {
         let mut arrays = vec![];
         let args = self.args.iter().map(|v| super::symbolic(v, &b, &mut arrays)).collect();
         let call = Call { b: &b, op: self.op, args, name: self.node.into() };
-        Ok(infer::pointwise(&call, names)?.dtype)
+        Ok(infer::promoted(&call, names)?)
     }
 
     /// A dimension number, counted from the end if negative.

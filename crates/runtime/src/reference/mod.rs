@@ -23,6 +23,7 @@ mod quantized;
 mod reduce;
 mod resize;
 mod sizes;
+mod special;
 #[cfg(test)]
 mod tests;
 mod unary;
@@ -60,6 +61,7 @@ static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
         reduce::EVALS,
         resize::EVALS,
         sizes::EVALS,
+        special::EVALS,
         unary::EVALS,
         view::EVALS,
     ];
@@ -67,7 +69,7 @@ static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
     let unruled = cleave_ir::op::all().filter(|o| o.rule.is_none()).map(|o| o.def.name);
     for name in unruled.filter(|n| !all.contains_key(n)).collect::<Vec<_>>() {
         let same = prims::namesake(name).and_then(|names| names.iter().find_map(|n| all.get(n.as_str()).copied()));
-        all.extend(same.map(|eval| (name, eval)));
+        all.extend(same.or_else(|| special::polynomial(name)).map(|eval| (name, eval)));
     }
     all
 });

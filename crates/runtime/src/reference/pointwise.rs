@@ -6,6 +6,7 @@ use super::places::broadcast;
 use super::value::{Array, Data, Value, round_to};
 use crate::error::Result;
 use cleave_numerics::DType;
+use half::{bf16, f16};
 use ndarray::{ArrayD, Zip};
 
 /// The anchors of this file.
@@ -18,12 +19,16 @@ pub const EVALS: &[(&str, EvalFn)] = &[
     ("aten.mul.Scalar", |c| arith(c, |a, b| a * b, i64::wrapping_mul)),
     ("aten.div.Tensor", quotient),
     ("aten.div.Scalar", quotient),
-    ("aten.div.Tensor_mode", |c| match c.arg("rounding_mode")? {
-        Value::None => quotient(c),
-        Value::Str(s) if s == "trunc" => divided(c, |_, a, b| (a / b).trunc(), i64::wrapping_div),
-        Value::Str(s) if s == "floor" => divided(c, floored, |a, b| a.wrapping_sub(modulo(a, b)).wrapping_div(b)),
-        mode => Err(c.err(format!("rounding mode {mode:?}"))),
+    ("aten.div.Tensor_mode", rounded),
+    ("aten.div.Scalar_mode", rounded),
+    ("aten.fmax.default", |c| arith(c, f64::max, i64::max)),
+    ("aten.fmin.default", |c| arith(c, f64::min, i64::min)),
+    ("aten.hypot.default", |c| arith(c, f64::hypot, |_, _| 0)),
+    ("aten.nextafter.default", |c| {
+        let dtype = c.dtype();
+        arith(c, |a, b| next_after(dtype, a, b), |a, _| a)
     }),
+    ("aten.gcd.default", |c| arith(c, |a, _| a, gcd)),
     ("aten.remainder.Tensor", remainder),
     ("aten.remainder.Scalar", remainder),
     ("aten.fmod.Tensor", |c| divided(c, |_, a, b| a % b, i64::wrapping_rem)),
@@ -64,21 +69,22 @@ fn operands(c: &Ctx<'_>, a: &str, b: &str) -> Result<(Array, Array)> {
     Ok((c.array(a)?.cast(c.dtype()), c.array(b)?.cast(c.dtype())))
 }
 
-fn combined(
+/// Two arrays combined, as the result's type.
+pub fn combined(
     c: &Ctx<'_>,
     (a, b): (Array, Array),
     f: impl Fn(f64, f64) -> f64,
     i: impl Fn(i64, i64) -> i64,
-) -> Result<Value> {
-    Ok(Value::Array(match (&a.data, &b.data) {
+) -> Result<Array> {
+    Ok(match (&a.data, &b.data) {
         (Data::Int(x), Data::Int(y)) => Array::int(c.dtype(), zip(c, x, y, |a, b| i(*a, *b))?),
         _ => Array::from_f64(c.dtype(), zip(c, &a.to_f64(), &b.to_f64(), |a, b| f(*a, *b))?),
-    }))
+    })
 }
 
 /// Both operands in the result's type, combined.
 pub fn arith(c: &Ctx<'_>, f: impl Fn(f64, f64) -> f64, i: impl Fn(i64, i64) -> i64) -> Result<Value> {
-    combined(c, operands(c, "self", "other")?, f, i)
+    Ok(combined(c, operands(c, "self", "other")?, f, i)?.into())
 }
 
 /// `self ± alpha·other`.
@@ -104,7 +110,47 @@ fn divided(c: &Ctx<'_>, f: fn(DType, f64, f64) -> f64, i: fn(i64, i64) -> i64) -
         return Err(c.err("an integer divided by zero"));
     }
     let wide = if c.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-    combined(c, (a, b), |a, b| f(wide, a, b), i)
+    Ok(combined(c, (a, b), |a, b| f(wide, a, b), i)?.into())
+}
+
+/// A quotient rounded as asked.
+fn rounded(c: &Ctx<'_>) -> Result<Value> {
+    match c.arg("rounding_mode")? {
+        Value::None => quotient(c),
+        Value::Str(s) if s == "trunc" => divided(c, |_, a, b| (a / b).trunc(), i64::wrapping_div),
+        Value::Str(s) if s == "floor" => divided(c, floored, |a, b| a.wrapping_sub(modulo(a, b)).wrapping_div(b)),
+        mode => Err(c.err(format!("rounding mode {mode:?}"))),
+    }
+}
+
+/// The number of a float type that comes after `a` on the way to `b`.
+fn next_after(dtype: DType, a: f64, b: f64) -> f64 {
+    if a == b || a.is_nan() || b.is_nan() {
+        return if a == b { b } else { f64::NAN };
+    }
+    let up = b > a;
+    // Of the 16-bit types the bits of the magnitude count up, or down towards zero.
+    let near = |bits: u16| match bits & 0x7fff {
+        0 => 1 | if up { 0 } else { 0x8000 },
+        _ if up == (bits & 0x8000 == 0) => bits + 1,
+        _ => bits - 1,
+    };
+    match dtype {
+        DType::F16 => f64::from(f16::from_bits(near(f16::from_f64(a).to_bits()))),
+        DType::BF16 => f64::from(bf16::from_bits(near(bf16::from_f64(a).to_bits()))),
+        DType::F32 if up => f64::from((a as f32).next_up()),
+        DType::F32 => f64::from((a as f32).next_down()),
+        _ if up => a.next_up(),
+        _ => a.next_down(),
+    }
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    let (mut a, mut b) = (a.wrapping_abs(), b.wrapping_abs());
+    while b != 0 {
+        (a, b) = (b, a.wrapping_rem(b));
+    }
+    a.wrapping_abs()
 }
 
 /// torch's `div_floor_floating`: steps rounded to the type in which they are computed.
@@ -150,7 +196,7 @@ fn power(c: &Ctx<'_>) -> Result<Value> {
     if fixed && matches!(&e.data, Data::Int(v) if v.iter().any(|v| *v < 0)) {
         return Err(c.err("an integer to a negative power"));
     }
-    combined(c, (a, e), float, int_power)
+    Ok(combined(c, (a, e), float, int_power)?.into())
 }
 
 /// `a` to the power of `e`, wrapped; of negative powers what an integer can hold.

@@ -6,6 +6,9 @@ use cleave_rewrite::Bound;
 
 fn itself<'b>(m: &Bound<'b, '_>) -> Result<Value<'b>, String> {
     let x = m.value("x")?;
+    if m.root().arg("rounding_mode").is_some_and(|a| *a != Arg::None) {
+        return Err("the quotient is rounded".into());
+    }
     if x.meta() != m.root().meta {
         return Err("the arithmetic changes shape or type".into());
     }
