@@ -48,17 +48,14 @@ pub(super) static TABLE: &[Derivative] = &[
     }),
     Derivative::new("aten.maximum.default", DISTINCT, maximum),
     Derivative::new("aten.minimum.default", DISTINCT, minimum),
-    Derivative::new("aten.fmax.default", DISTINCT, |d| first_number(d, "aten.ge.Tensor")),
-    Derivative::new("aten.fmin.default", DISTINCT, |d| first_number(d, "aten.le.Tensor")),
+    Derivative::new("aten.fmax.default", DISTINCT, greater_number),
+    Derivative::new("aten.fmin.default", DISTINCT, lesser_number),
     Derivative::new("aten.remainder.Tensor", "f32[2, 3]>0, f32[3]>0", |d| remainder(d, "floor")),
     Derivative::new("aten.remainder.Scalar", "f32[2, 3], 0.7", |d| d.give("self", d.g())),
     Derivative::new("aten.fmod.Tensor", "f32[2, 3]>0, f32[3]>0", |d| remainder(d, "trunc")),
     Derivative::new("aten.fmod.Scalar", "f32[2, 3], 0.7", |d| d.give("self", d.g())),
     Derivative::new("aten.atan2.default", TWO, angle),
-    Derivative::new("aten.hypot.default", TWO, |d| {
-        d.give("self", d.g() * (d.tensor("self") / d.y()));
-        d.give("other", d.g() * (d.tensor("other") / d.y()));
-    }),
+    Derivative::new("aten.hypot.default", TWO, hypotenuse),
     Derivative::new("aten.where.self", "bool[2, 3], f32[2, 3], f32[3]", |d| {
         let mask = d.tensor("condition");
         d.give("self", keep(d.g(), mask));
@@ -95,6 +92,19 @@ pub(super) fn angle(d: &Gradient<'_>) {
     let g = d.g() / (x * x + y * y);
     d.give("self", g * x);
     d.give("other", neg(g * y));
+}
+
+pub(super) fn hypotenuse(d: &Gradient<'_>) {
+    d.give("self", d.g() * (d.tensor("self") / d.y()));
+    d.give("other", d.g() * (d.tensor("other") / d.y()));
+}
+
+pub(super) fn greater_number(d: &Gradient<'_>) {
+    first_number(d, "aten.ge.Tensor");
+}
+
+pub(super) fn lesser_number(d: &Gradient<'_>) {
+    first_number(d, "aten.le.Tensor");
 }
 
 pub(super) fn maximum(d: &Gradient<'_>) {

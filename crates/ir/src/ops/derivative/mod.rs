@@ -38,6 +38,7 @@ pub fn all() -> Vec<Derivative> {
         unary::TABLE,
         view::TABLE,
         zero::TABLE,
+        zero::POLYNOMIALS,
     ];
     let mut all: Vec<Derivative> = tables.concat();
     let named = |op: &str| all.iter().find(|d| d.op == op).copied();

@@ -93,7 +93,7 @@ pub(super) static TABLE: &[Derivative] = &[
         if d.wants("self") {
             return d.fail("zeta has a derivative by its second argument only");
         }
-        let x = d.tensor("self");
+        let x = operand(d, "self");
         d.give("other", neg(d.g() * x) * (x + 1i64).op("aten.special_zeta", vec![d.arg("other").clone()]));
     }),
     Derivative::new("aten.copysign.Tensor", "f32[2, 3], f32[3]", |d| {

@@ -56,6 +56,16 @@ pub(super) static TABLE: &[Derivative] = &[
         let positive = x.op("aten.gt.Scalar", vec![0i64.into()]);
         d.give("self", positive.op("aten.where.self", vec![(d.g() * scale).into(), below.into()]));
     }),
+    Derivative::new("aten.celu.default", "f32[2, 3] | f32[2, 3], 0.7", |d| {
+        let x = d.tensor("self");
+        let below = d.g() * (x / d.float("alpha")).exp();
+        let positive = x.op("aten.gt.Scalar", vec![0i64.into()]);
+        d.give("self", positive.op("aten.where.self", vec![d.g().into(), below.into()]));
+    }),
+    Derivative::unary("aten.mish.default", ANY, |g, x, _| {
+        let t = x.op("aten.softplus", vec![]).tanh();
+        g * (t + x * x.sigmoid() * complement(t * t))
+    }),
     Derivative::new("aten.softplus.default", "f32[2, 3] | f32[2, 3], 2.0, 1.0", |d| {
         let x = d.tensor("self") * d.float("beta");
         let above = x.op("aten.gt.Scalar", vec![d.arg("threshold").clone()]);

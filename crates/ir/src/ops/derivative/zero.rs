@@ -8,6 +8,7 @@ const CUT: &str = "made to hold gradients back";
 const WHOLE: &str = "its results are whole numbers or truth values";
 const COUNTS: &str = "it counts elements";
 const EQUAL: &str = "elements that are equal give one result";
+const UNKNOWN: &str = "torch has no derivative of it";
 const LEVELS: &str = "gradients do not pass through integer levels; take them of the float model";
 
 pub(super) static TABLE: &[Derivative] = &[
@@ -34,6 +35,10 @@ pub(super) static TABLE: &[Derivative] = &[
     Derivative::zero("prims.bitwise_and.default", WHOLE),
     Derivative::zero("prims.bitwise_or.default", WHOLE),
     Derivative::zero("prims.bitwise_xor.default", WHOLE),
+    Derivative::zero("prims.gcd.default", WHOLE),
+    Derivative::zero("prims.shift_left.default", WHOLE),
+    Derivative::zero("prims.shift_right_arithmetic.default", WHOLE),
+    Derivative::zero("prims.signbit.default", WHOLE),
     Derivative::zero("prims.isfinite.default", WHOLE),
     Derivative::zero("prims.eq.default", WHOLE),
     Derivative::zero("prims.ge.default", WHOLE),
@@ -48,6 +53,8 @@ pub(super) static TABLE: &[Derivative] = &[
     Derivative::refused("aten.histogramdd.TensorList_bins", COUNTS),
     Derivative::refused("aten._histogramdd_from_bin_cts.default", COUNTS),
     Derivative::refused("aten._histogramdd_bin_edges.default", COUNTS),
+    Derivative::refused("aten.special_zeta.other_scalar", "there is no derivative of zeta by its first argument"),
+    Derivative::refused("aten.special_airy_ai.default", UNKNOWN),
     Derivative::refused("aten._unique2.default", EQUAL),
     Derivative::refused("aten.unique_dim.default", EQUAL),
     Derivative::refused("aten.unique_consecutive.default", EQUAL),
@@ -63,3 +70,29 @@ pub(super) static TABLE: &[Derivative] = &[
     Derivative::refused("quantized_decomposed.choose_qparams.tensor", LEVELS),
     Derivative::refused("quantized_decomposed.choose_qparams_symmetric.tensor", LEVELS),
 ];
+
+/// The three overloads of each orthogonal polynomial.
+macro_rules! polynomials {
+    ($($name:literal),* $(,)?) => {
+        pub(super) static POLYNOMIALS: &[Derivative] = &[$(
+            Derivative::refused(concat!("aten.special_", $name, ".default"), UNKNOWN),
+            Derivative::refused(concat!("aten.special_", $name, ".x_scalar"), UNKNOWN),
+            Derivative::refused(concat!("aten.special_", $name, ".n_scalar"), UNKNOWN),
+        )*];
+    };
+}
+
+polynomials! {
+    "chebyshev_polynomial_t",
+    "chebyshev_polynomial_u",
+    "chebyshev_polynomial_v",
+    "chebyshev_polynomial_w",
+    "hermite_polynomial_h",
+    "hermite_polynomial_he",
+    "laguerre_polynomial_l",
+    "legendre_polynomial_p",
+    "shifted_chebyshev_polynomial_t",
+    "shifted_chebyshev_polynomial_u",
+    "shifted_chebyshev_polynomial_v",
+    "shifted_chebyshev_polynomial_w",
+}
