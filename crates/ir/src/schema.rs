@@ -24,7 +24,7 @@ pub enum Type {
     Bool,
     /// A list of bools.
     BoolList,
-    /// A string, or one of torch's closed sets (layout, device, memory format), by name.
+    /// A string, or one of what torch names (layout, device, memory format, generator).
     Str,
     /// An element type.
     DType,
@@ -178,7 +178,7 @@ fn parse_type(t: &str) -> Option<Type> {
         "float" => Type::Float,
         "Scalar" => Type::Scalar,
         "bool" => Type::Bool,
-        "str" | "Layout" | "Device" | "MemoryFormat" => Type::Str,
+        "str" | "Layout" | "Device" | "MemoryFormat" | "Generator" => Type::Str,
         "ScalarType" => Type::DType,
         "Graph" => Type::Graph,
         _ => return None,

@@ -46,11 +46,14 @@ impl Strides {
                 "clone" if matches!(node.arg("memory_format"), Some(Arg::Str(f)) if f.contains("contiguous")) => plain,
                 _ => strides,
             },
+            Class::Strategic if op.base() == "scaled_dot_product_attention" => {
+                attention(g, node, &shape).unwrap_or(plain)
+            }
+            Class::Strategic if !op.base().contains("conv") => plain,
             Class::Strategic | Class::Pool if is_channels_last(&from, &strides) && shape.len() == from.len() => {
                 channels_last(&shape)
             }
             Class::Norm if op.base().contains("batch_norm") => strides,
-            Class::Strategic if op.base() == "scaled_dot_product_attention" => attention(&shape).unwrap_or(plain),
             Class::Reduction => self.reduction(node, &from, &strides, &shape),
             _ => plain,
         }
@@ -67,7 +70,7 @@ impl Strides {
                 Some(without(&strides, axis))
             }
             Class::View => Some(strides),
-            Class::Norm if op.base().contains("batch_norm") => Some(strides),
+            Class::Norm if op.base().contains("batch_norm") && node.args.get(1) == Some(&Arg::Int(0)) => Some(strides),
             _ => None,
         }
     }
@@ -215,8 +218,25 @@ fn without(v: &[Dim], axis: usize) -> Vec<Dim> {
     v.iter().enumerate().filter(|(i, _)| *i != axis).map(|(_, d)| d.clone()).collect()
 }
 
-fn attention(shape: &[Dim]) -> Option<Vec<Dim>> {
-    (shape.len() == 4).then(|| dense(shape, &[3, 1, 0, 2]))
+/// Strides of attention where torch has one kernel for it.
+fn attention(g: &Graph, node: &Node, shape: &[Dim]) -> Option<Vec<Dim>> {
+    let of = |name: &str| match node.arg(name) {
+        Some(Arg::Node(id)) => g.node(*id).meta.as_tensor().map(|t| t.shape.clone()),
+        _ => None,
+    };
+    // torch puts a dimension before operands that have three.
+    let wide = |mut s: Vec<Dim>| {
+        s.splice(0..0, vec![Dim::from(1i64); usize::from(shape.len() == 3)]);
+        s
+    };
+    let [q, k, v] = [of("query")?, of("key")?, of("value")?].map(wide);
+    let grouped = node.arg("enable_gqa") == Some(&Arg::Bool(true));
+    let fuses = crate::ops::attention::fuses(&q, &k, &v, of("attn_mask").as_deref(), grouped);
+    match shape.len() {
+        _ if !fuses => None,
+        3 => Some(dense(shape, &[2, 0, 1])),
+        _ => Some(dense(shape, &[3, 1, 0, 2])),
+    }
 }
 
 /// Strides of a view of a tensor with these strides; `None` where it cannot be one.

@@ -1,10 +1,10 @@
-//! Attention and Einstein sums.
+//! Attention.
 
 use super::infer::{broadcast, ensure};
-use super::view::reshape;
+use super::promote::Kind;
 use crate::builder::{Call, Value};
 use crate::dim::Dim;
-use crate::graph::{Meta, TensorMeta};
+use crate::graph::{Arg, Meta, TensorMeta};
 use crate::op::{Accuracy, Class, OpDef};
 use cleave_numerics::DType;
 
@@ -26,39 +26,139 @@ pub static ATTENTION: OpDef = OpDef {
         Ok(Meta::tensor(q.dtype, [batch.as_slice(), &own].concat()))
     }),
     rule: Some(|c| vec![attention(c)]),
+    example: "f32[1, 2, 3, 4], f32[1, 2, 3, 4], f32[1, 2, 3, 4] | f32[2, 3, 4], f32[2, 2, 4], f32[2, 2, 4], f32[3, 2] | f32[2, 3, 4], f32[2, 3, 4], f32[2, 3, 2], none, 0, true, -0.5 | f32[1, 2, 3, 4], f32[1, 1, 3, 4], f32[1, 1, 3, 4], none, 0, false, none, true",
     ..BASE
 };
 
+/// [`ATTENTION`] as one kernel computes it, with the logarithms of the rows' sums of exponentials.
+pub static FLASH_ATTENTION: OpDef = OpDef {
+    name: "aten._scaled_dot_product_flash_attention_for_cpu.default",
+    schema: "(Tensor query, Tensor key, Tensor value, float dropout_p=0., bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor, Tensor)",
+    infer: Some(|c| {
+        let (q, k, v) = (c.meta("query")?, c.meta("key")?, c.meta("value")?);
+        ensure(c, [&q, &k, &v].iter().all(|m| m.shape.len() == 4), || "operands of rank 4 expected".into())?;
+        let own = [&q.shape[..3], &v.shape[3..]].concat();
+        let sums = Meta::tensor(Kind::Default.of(q.dtype).compute, q.shape[..3].to_vec());
+        Ok(Meta::Tuple(vec![Meta::tensor(q.dtype, own), sums]))
+    }),
+    rule: Some(|c| {
+        let (q, k) = (c.tensor("query"), c.tensor("key"));
+        let operands = Operands { q, k, v: c.tensor("value"), mask: c.opt_tensor("attn_mask") };
+        let heads = |x: Value<'_>| x.shape().get(1).cloned();
+        let Some(scores) = operands.scores(c, heads(q) != heads(k)) else { return vec![q] };
+        let sums = scores.op("aten.logsumexp", vec![vec![-1i64].into()]);
+        vec![laid(operands.weighted(scores, heads(q) != heads(k))), sums]
+    }),
+    example: "f32[1, 2, 3, 4], f32[1, 2, 2, 4], f32[1, 2, 2, 4] | f32[1, 2, 3, 4], f32[1, 2, 3, 4], f32[1, 2, 3, 4], 0, true",
+    ..BASE
+};
+
+#[derive(Clone, Copy)]
+struct Operands<'b> {
+    q: Value<'b>,
+    k: Value<'b>,
+    v: Value<'b>,
+    mask: Option<Value<'b>>,
+}
+
 fn attention<'b>(c: &Call<'b>) -> Value<'b> {
-    let (q, k, v) = (c.tensor("query"), c.tensor("key"), c.tensor("value"));
-    let heads = |x: Value<'b>| x.rank().checked_sub(3).map(|i| x.shape()[i].clone());
-    let grouped = c.bool("enable_gqa") && (heads(q) != heads(k) || heads(q) != heads(v));
-    if c.float("dropout_p") != 0.0 || grouped {
-        c.fail("attention with dropout or grouped queries");
-        return q;
+    let o =
+        Operands { q: c.tensor("query"), k: c.tensor("key"), v: c.tensor("value"), mask: c.opt_tensor("attn_mask") };
+    let grouped = c.bool("enable_gqa");
+    if [o.q, o.k, o.v].iter().any(|x| x.rank() != 3) {
+        return one_of_both(c, o, grouped);
     }
-    let width = q.shape().last().and_then(Dim::as_const);
-    let Some(scale) = c.opt_float("scale").or_else(|| width.map(|e| 1.0 / (e as f64).sqrt())) else {
-        c.fail("queries of unknown width");
-        return q;
+    let wide = |x: Value<'b>| x.op("aten.unsqueeze", vec![0i64.into()]);
+    let mask = o.mask.map(|m| (m.rank()..4).fold(m, |m, _| wide(m)));
+    let y = one_of_both(c, Operands { q: wide(o.q), k: wide(o.k), v: wide(o.v), mask }, grouped);
+    y.op("aten.squeeze.dims", vec![vec![0i64].into()])
+}
+
+/// What torch's choice of a kernel gives: the one kernel lays its result otherwise.
+fn one_of_both<'b>(c: &Call<'b>, o: Operands<'b>, grouped: bool) -> Value<'b> {
+    let Some(scores) = o.scores(c, grouped) else { return o.q };
+    let y = o.weighted(scores, grouped);
+    let mask = o.mask.map(|m| m.shape());
+    if fuses(&o.q.shape(), &o.k.shape(), &o.v.shape(), mask.as_deref(), grouped) { laid(y) } else { y }
+}
+
+/// Whether torch has one kernel for operands of these shapes.
+pub(crate) fn fuses(q: &[Dim], k: &[Dim], v: &[Dim], mask: Option<&[Dim]>, grouped: bool) -> bool {
+    let ([n, h, l, e], [kn, kh, s, ke], [vn, vh, vs, ve]) = (q, k, v) else { return false };
+    let heads = kh == vh && (h == kh || grouped);
+    let masked = match mask {
+        None | Some([_, _]) => true,
+        Some([mn, mh, _, _]) => (mn == n || mn.is(1)) && (mh == h || mh.is(1)),
+        Some(_) => false,
     };
-    let half = scale.sqrt();
-    let left = q.op("aten.mul.Scalar", vec![half.into()]);
-    let right =
-        k.op("aten.transpose.int", vec![(-2i64).into(), (-1i64).into()]).op("aten.mul.Scalar", vec![half.into()]);
-    let mut scores = left.op("aten.matmul", vec![right.into()]);
-    if let Some(mask) = c.opt_tensor("attn_mask") {
-        scores = if mask.dtype() == DType::Bool { scores + additive(mask, q.dtype()) } else { scores + mask };
+    let some = ![n, h, l, s].iter().any(|d| d.is(0));
+    heads && masked && some && n == kn && n == vn && e == ke && e == ve && s == vs
+}
+
+/// The result as the one kernel lays it: rows of a place side by side.
+fn laid(y: Value<'_>) -> Value<'_> {
+    let rows = y.permute(vec![2, 0, 1, 3]).op("aten.clone", vec!["contiguous_format".into()]);
+    rows.permute(vec![1, 2, 0, 3])
+}
+
+impl<'b> Operands<'b> {
+    /// In the type in which torch computes.
+    fn wide(self, x: Value<'b>) -> Value<'b> {
+        x.to(Kind::Default.of(self.q.dtype()).compute)
     }
-    if c.bool("is_causal") {
-        scores = scores + additive(causal(q, k), q.dtype());
+
+    /// Keys or values repeated for each group of queries.
+    fn spread(self, x: Value<'b>, grouped: bool) -> Value<'b> {
+        let heads = |x: Value<'b>| x.rank().checked_sub(3).map(|i| x.shape()[i].clone());
+        let (Some(all), Some(own)) = (heads(self.q), heads(x)) else { return x };
+        let same = heads(self.k) == heads(self.q) && heads(self.v) == heads(self.q);
+        if !grouped || same {
+            return x;
+        }
+        let (shape, times) = (x.shape(), all.floor_div(&own));
+        let at = shape.len() - 2;
+        let wide = [&shape[..at], std::slice::from_ref(&times), &shape[at..]].concat();
+        let mut joined = shape.clone();
+        joined[at - 1] = own * times;
+        let repeated = x.op("aten.unsqueeze", vec![at.into()]).op("aten.expand", vec![wide.into()]);
+        repeated.op("aten.clone", vec!["contiguous_format".into()]).view(joined)
     }
-    let y = safe_softmax(scores).op("aten.matmul", vec![v.into()]);
-    if y.rank() != 4 {
-        return y;
+
+    /// `q·kᵀ·scale + mask`.
+    fn scores(self, c: &Call<'b>, grouped: bool) -> Option<Value<'b>> {
+        if c.float("dropout_p") != 0.0 {
+            c.fail("attention with dropout");
+            return None;
+        }
+        let width = self.q.shape().last().and_then(Dim::as_const);
+        let Some(scale) = c.opt_float("scale").or_else(|| width.map(|e| 1.0 / (e as f64).sqrt())) else {
+            c.fail("queries of unknown width");
+            return None;
+        };
+        let half = scale.abs().sqrt();
+        let left = self.wide(self.q).op("aten.mul.Scalar", vec![half.copysign(scale).into()]);
+        let keys = self.spread(self.wide(self.k), grouped);
+        let keys = keys.op("aten.transpose.int", vec![(-2i64).into(), (-1i64).into()]);
+        let scores = left.op("aten.matmul", vec![keys.op("aten.mul.Scalar", vec![half.into()]).into()]);
+        let dtype = scores.dtype();
+        Some(match (self.mask, c.bool("is_causal")) {
+            (Some(_), true) => {
+                c.fail("attention with a mask that is also causal");
+                scores
+            }
+            (Some(m), _) if m.dtype() == DType::Bool => scores + additive(m, self.q.dtype()),
+            (Some(m), _) => scores + m,
+            (None, true) => scores + additive(causal(self.q, self.k), dtype),
+            (None, false) => scores,
+        })
     }
-    let laid = y.permute(vec![2, 0, 1, 3]).op("aten.clone", vec!["contiguous_format".into()]);
-    laid.permute(vec![1, 2, 0, 3])
+
+    /// `softmax(scores)·v`.
+    fn weighted(self, scores: Value<'b>, grouped: bool) -> Value<'b> {
+        let p = scores.op("aten._safe_softmax", vec![(-1i64).into()]);
+        let values = self.spread(self.wide(self.v), grouped);
+        p.op("aten.matmul", vec![values.into()]).to(self.q.dtype())
+    }
 }
 
 /// 0 where the mask holds, else -inf.
@@ -69,166 +169,19 @@ fn additive(mask: Value<'_>, dtype: DType) -> Value<'_> {
     mask.op("aten.where.self", vec![zero.into(), never.into()])
 }
 
-/// Whether a key stands no later than its query.
+/// Whether a key stands no later than its query: the lower triangle of trues.
 fn causal<'b>(q: Value<'b>, k: Value<'b>) -> Value<'b> {
-    let length = |x: Value<'b>| x.shape()[x.rank() - 2].clone();
-    let count = |x: Value<'b>| x.builder().call("aten.arange.start_step", vec![0i64.into(), length(x).into()]);
-    count(q).op("aten.unsqueeze", vec![1i64.into()]).op("aten.ge.Tensor", vec![count(k).into()])
-}
-
-fn safe_softmax(scores: Value<'_>) -> Value<'_> {
-    let p = scores.op("aten.softmax.int", vec![(-1i64).into()]);
-    let not = |x: Value<'_>| x.op("aten.logical_not", vec![]).id();
-    let open = scores.builder().value(not(scores.op("aten.eq.Scalar", vec![f64::NEG_INFINITY.into()])));
-    let any = open.op("aten.any.dim", vec![(-1i64).into(), true.into()]);
-    let closed = scores.builder().value(not(any));
-    let zeros = p.op("aten.full_like", vec![0i64.into()]);
-    closed.op("aten.where.self", vec![zeros.into(), p.into()])
-}
-
-/// Products of operands summed over the labels that the result lacks.
-pub static EINSUM: OpDef = OpDef {
-    name: "aten.einsum.default",
-    schema: "(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor",
-    infer: Some(|c| {
-        let metas = c.metas("tensors")?;
-        let e = Equation::parse(c.str("equation"), metas.len()).map_err(|why| c.err(&why))?;
-        let shapes: Vec<Vec<Dim>> = metas.iter().map(|m| m.shape.clone()).collect();
-        let shape = e.output.iter().map(|l| e.size(*l, &shapes)).collect::<Option<_>>();
-        let shape = shape.ok_or_else(|| c.err(&format!("{} on {shapes:?}", c.str("equation"))))?;
-        Ok(Meta::tensor(metas.first().map_or(DType::F32, |m| m.dtype), shape))
-    }),
-    rule: Some(|c| {
-        let operands = c.tensors("tensors");
-        match (Equation::parse(c.str("equation"), operands.len()), operands.as_slice()) {
-            (Ok(e), [a, b]) => vec![e.contract(*a, *b)],
-            (Ok(e), [a]) => vec![e.reduce(*a)],
-            (Ok(_), _) => {
-                c.fail("an Einstein sum of more than two operands");
-                vec![]
-            }
-            (Err(why), _) => {
-                c.fail(&why);
-                vec![]
-            }
-        }
-    }),
-    ..BASE
-};
-
-/// An equation such as `bij,bjk->bik`, taken apart.
-struct Equation {
-    inputs: Vec<Vec<char>>,
-    output: Vec<char>,
-}
-
-impl Equation {
-    fn parse(text: &str, operands: usize) -> std::result::Result<Equation, String> {
-        let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-        if text.contains('.') {
-            return Err(format!("'{text}' has an ellipsis"));
-        }
-        let (left, right) = text.split_once("->").map_or((text.as_str(), None), |(l, r)| (l, Some(r)));
-        let inputs: Vec<Vec<char>> = left.split(',').map(|s| s.chars().collect()).collect();
-        let repeated = |v: &[char]| (1..v.len()).any(|i| v[..i].contains(&v[i]));
-        if inputs.len() != operands || inputs.iter().any(|v| repeated(v)) {
-            return Err(format!("'{text}' for {operands} operands"));
-        }
-        let output = right.map(|r| r.chars().collect()).unwrap_or_else(|| {
-            let mut once: Vec<char> = left.chars().filter(|c| *c != ',' && left.matches(*c).count() == 1).collect();
-            once.sort_unstable();
-            once
-        });
-        if repeated(&output) || output.iter().any(|l| !left.contains(*l)) {
-            return Err(format!("'{text}' names results that no operand has"));
-        }
-        Ok(Equation { inputs, output })
-    }
-
-    /// The size of a label: a number other than 1 if some operand has one there.
-    fn size(&self, label: char, shapes: &[Vec<Dim>]) -> Option<Dim> {
-        let mut found: Option<Dim> = None;
-        for (labels, shape) in self.inputs.iter().zip(shapes) {
-            if labels.len() != shape.len() {
-                return None;
-            }
-            if let Some(i) = labels.iter().position(|l| *l == label) {
-                found = found.filter(|d| !d.is(1)).or_else(|| Some(shape[i].clone()));
-            }
-        }
-        found
-    }
-
-    /// All labels: those of the result, then those summed, in order of appearance.
-    fn all(&self) -> Vec<char> {
-        let mut all = self.output.clone();
-        for l in self.inputs.iter().flatten() {
-            if !all.contains(l) {
-                all.push(*l);
-            }
-        }
-        all
-    }
-
-    /// An operand with a dimension for every label, those that it lacks of size 1.
-    fn spread<'b>(&self, x: Value<'b>, labels: &[char]) -> Value<'b> {
-        let all = self.all();
-        let mut have = labels.to_vec();
-        let mut x = x;
-        for l in &all {
-            if !have.contains(l) {
-                x = x.op("aten.unsqueeze", vec![have.len().into()]);
-                have.push(*l);
-            }
-        }
-        let order = all.iter().map(|l| have.iter().position(|h| h == l).unwrap_or(0) as i64).collect();
-        x.permute(order)
-    }
-
-    fn reduce<'b>(&self, x: Value<'b>) -> Value<'b> {
-        let (x, kept) = (self.spread(x, &self.inputs[0]), self.output.len());
-        let summed: Vec<usize> = (kept..self.all().len()).collect();
-        if summed.is_empty() { x } else { x.op("aten.sum.dim_IntList", vec![summed.into()]) }
-    }
-
-    /// torch's `sumproduct_pair`: one batched matrix product between permutations.
-    fn contract<'b>(&self, a: Value<'b>, b: Value<'b>) -> Value<'b> {
-        let (mut a, mut b) = (self.spread(a, &self.inputs[0]), self.spread(b, &self.inputs[1]));
-        let kept = self.output.len();
-        let (mut batch, mut left, mut right, mut summed) = (vec![], vec![], vec![], vec![]);
-        for i in 0..self.all().len() {
-            let (in_a, in_b) = (!a.shape()[i].is(1), !b.shape()[i].is(1));
-            match (i >= kept, in_a, in_b) {
-                (true, true, false) => a = a.op("aten.sum.dim_IntList", vec![vec![i].into(), true.into()]),
-                (true, false, true) => b = b.op("aten.sum.dim_IntList", vec![vec![i].into(), true.into()]),
-                _ => {}
-            }
-            match (i >= kept, in_a, in_b) {
-                (true, ..) => summed.push(i),
-                (_, true, true) => batch.push(i),
-                (_, true, false) => left.push(i),
-                _ => right.push(i),
-            }
-        }
-        let size = |x: Value<'b>, dims: &[usize]| -> Dim { dims.iter().map(|i| x.shape()[*i].clone()).product() };
-        let order = |parts: [&[usize]; 4]| -> Vec<i64> { parts.concat().into_iter().map(|i| i as i64).collect() };
-        let (n, k) = (size(a, &batch), size(a, &summed));
-        let (rows, columns) = (size(a, &left), size(b, &right));
-        let x = reshape(a.permute(order([&batch, &left, &summed, &right])), vec![n.clone(), rows, k.clone()]);
-        let y = reshape(b.permute(order([&batch, &summed, &right, &left])), vec![n, k, columns]);
-        let product = x.op("aten.bmm", vec![y.into()]);
-        let laid = [batch.as_slice(), &left, &summed, &right].concat();
-        let sizes = laid.iter().map(|i| match () {
-            () if summed.contains(i) => Dim::from(1i64),
-            () if right.contains(i) => b.shape()[*i].clone(),
-            () => a.shape()[*i].clone(),
-        });
-        let product = product.view(sizes.collect());
-        let back = (0..laid.len()).map(|i| laid.iter().position(|l| *l == i).unwrap_or(0) as i64).collect();
-        let product = product.permute(back);
-        if summed.is_empty() { product } else { reshape(product, product.shape()[..kept].to_vec()) }
-    }
+    let b = q.builder();
+    let length = |x: Value<'b>| x.shape().get(x.rank().saturating_sub(2)).cloned().unwrap_or(Dim::from(1i64));
+    let (rows, columns) = (length(q), length(k));
+    let count = |n: &Dim, at: i64| {
+        let places = b.call("aten.arange.start_step", vec![0i64.into(), n.clone().into()]);
+        places.op("aten.unsqueeze", vec![at.into()])
+    };
+    let all = b.call("aten.full", vec![vec![rows.clone(), columns.clone()].into(), true.into(), DType::Bool.into()]);
+    let below = (count(&columns, -2) - count(&rows, -1)).op("aten.le.Scalar", vec![Arg::Int(0)]);
+    below.op("aten.logical_and", vec![all.into()])
 }
 
 /// The family.
-pub static OPS: &[&OpDef] = &[&ATTENTION, &EINSUM];
+pub static OPS: &[&OpDef] = &[&ATTENTION, &FLASH_ATTENTION];

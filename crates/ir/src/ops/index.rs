@@ -6,7 +6,6 @@ use crate::dim::Dim;
 use crate::error::Result;
 use crate::graph::{Arg, Meta};
 use crate::op::{Class, Levels, OpDef};
-use cleave_numerics::DType;
 
 const BASE: OpDef = OpDef { class: Class::Move, levels: Levels::ALL, ..OpDef::BASE };
 
@@ -128,20 +127,5 @@ pub static ROLL: OpDef = OpDef {
     ..BASE
 };
 
-/// Sums of all elements so far along a dimension.
-pub static CUMSUM: OpDef = OpDef {
-    name: "aten.cumsum.default",
-    schema: "(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
-    class: Class::Reduction,
-    accuracy: crate::Accuracy::Approximate,
-    infer: Some(|c| {
-        let m = c.meta("self")?;
-        c.axis("dim", m.shape.len())?;
-        let natural = if m.dtype.is_float() { m.dtype } else { DType::I64 };
-        Ok(Meta::tensor(c.opt_dtype("dtype").unwrap_or(natural), m.shape))
-    }),
-    ..BASE
-};
-
 /// The family.
-pub static OPS: &[&OpDef] = &[&INDEX, &UNSAFE_INDEX, &INDEX_SELECT, &GATHER, &EMBEDDING, &SCATTER, &ROLL, &CUMSUM];
+pub static OPS: &[&OpDef] = &[&INDEX, &UNSAFE_INDEX, &INDEX_SELECT, &GATHER, &EMBEDDING, &SCATTER, &ROLL];

@@ -5,11 +5,15 @@
 pub mod activation;
 pub mod arith;
 pub mod attention;
+pub mod batch_norm;
 pub mod compare;
 pub mod control;
 pub mod conv;
 pub mod create;
 pub mod derivative;
+pub mod distance;
+pub mod dropout;
+pub mod einsum;
 pub mod index;
 pub mod infer;
 pub mod linear;
@@ -19,11 +23,15 @@ pub mod order;
 pub mod pool;
 pub mod prims;
 pub mod prims_view;
+pub mod products;
 pub mod promote;
 pub mod quantized;
 pub mod reduce;
 pub mod resize;
 pub mod sample;
+pub mod scan;
+pub mod softmax;
+pub mod stat;
 pub mod structural;
 pub mod unary;
 pub mod view;
@@ -36,11 +44,17 @@ pub static ALL: &[&[&OpDef]] = &[
     activation::OPS,
     arith::OPS,
     attention::OPS,
+    batch_norm::OPS,
     compare::OPS,
     control::OPS,
     conv::OPS,
     create::OPS[0],
     create::OPS[1],
+    distance::OPS[0],
+    distance::OPS[1],
+    dropout::OPS[0],
+    dropout::OPS[1],
+    einsum::OPS,
     index::OPS,
     linear::OPS,
     moving::OPS,
@@ -55,6 +69,14 @@ pub static ALL: &[&[&OpDef]] = &[
     resize::OPS[0],
     resize::OPS[1],
     sample::OPS,
+    products::OPS,
+    scan::OPS[0],
+    scan::OPS[1],
+    scan::OPS[2],
+    softmax::OPS,
+    stat::OPS[0],
+    stat::OPS[1],
+    stat::OPS[2],
     structural::OPS[0],
     structural::OPS[1],
     structural::OPS[2],

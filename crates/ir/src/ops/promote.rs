@@ -75,3 +75,10 @@ pub fn tensors<'b>(c: &Call<'b>, names: &[&str], kind: Kind) -> (Vec<Value<'b>>,
     });
     (tensors.collect(), types)
 }
+
+/// The tensors in the type in which torch computes with them, whatever their shapes, and the types.
+pub fn together<'b>(tensors: &[Value<'b>], kind: Kind) -> (Vec<Value<'b>>, Types) {
+    let promoted = tensors.iter().map(|v| v.dtype()).reduce(infer::promote).unwrap_or(DType::F32);
+    let types = kind.of(promoted);
+    (tensors.iter().map(|v| v.to(types.compute)).collect(), types)
+}

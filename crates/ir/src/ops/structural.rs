@@ -44,54 +44,12 @@ fn sym_size(c: &Call<'_>) -> Result<Meta> {
     Ok(Meta::Int(m.shape[c.axis("dim", m.shape.len())?].clone()))
 }
 
-/// Dropout; at inference its input.
-pub static DROPOUT: OpDef = OpDef {
-    name: "aten.dropout.default",
-    schema: "(Tensor input, float p, bool train) -> Tensor",
-    class: Class::Inert,
-    levels: Levels::TORCH,
-    infer: Some(infer::same),
-    rule: Some(|c| {
-        if c.bool("train") {
-            c.fail("dropout in training mode; export the model after .eval()");
-        }
-        vec![c.tensor("input")]
-    }),
-    functional: Functional::Always,
-    ..OpDef::BASE
-};
-
 const INERT: OpDef = OpDef {
     class: Class::Inert,
     levels: Levels::TORCH.and(Levels::ATEN).and(Levels::CORE),
     schema: "(Tensor self) -> Tensor",
     infer: Some(infer::same),
     ..OpDef::BASE
-};
-
-/// [`DROPOUT`] in place.
-pub static DROPOUT_: OpDef = OpDef {
-    name: "aten.dropout_.default",
-    schema: "(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
-    levels: Levels::TORCH,
-    rule: Some(|c| {
-        if c.bool("train") {
-            c.fail("dropout in training mode; export the model after .eval()");
-        }
-        vec![c.tensor("self")]
-    }),
-    functional: Functional::Always,
-    ..INERT
-};
-
-/// [`DROPOUT`] of whole channels.
-pub static FEATURE_DROPOUT: OpDef = OpDef {
-    name: "aten.feature_dropout.default",
-    schema: "(Tensor input, float p, bool train) -> Tensor",
-    levels: Levels::TORCH,
-    rule: Some(|c| vec![c.b.call("aten.dropout", c.args.to_vec())]),
-    functional: Functional::Always,
-    ..INERT
 };
 
 /// The same elements in row-major order; itself, if they lie so already.
@@ -248,9 +206,6 @@ static PLAIN: &[&OpDef] = &[
     &GETITEM,
     &SYM_SIZE,
     &SYM_NUMEL,
-    &DROPOUT,
-    &DROPOUT_,
-    &FEATURE_DROPOUT,
     &CONTIGUOUS,
     &CLONE,
     &ALIAS,

@@ -6,7 +6,7 @@ use super::places::{bounded, broadcast, flat, pick, places, put, steps};
 use super::value::{Array, Data, Value};
 use crate::error::Result;
 use cleave_numerics::DType;
-use ndarray::{ArrayD, Axis};
+use ndarray::ArrayD;
 
 /// The anchors of this file.
 pub const EVALS: &[(&str, EvalFn)] = &[
@@ -17,7 +17,6 @@ pub const EVALS: &[(&str, EvalFn)] = &[
     ("aten.scatter.src", scatter),
     ("aten.slice_scatter.default", slice_scatter),
     ("aten.select_scatter.default", select_scatter),
-    ("aten.cumsum.default", cumsum),
 ];
 
 /// An index into `n` places.
@@ -180,28 +179,4 @@ fn slice_scatter(c: &Ctx<'_>) -> Result<Value> {
     let (axis, start, end, step) = super::view::range(c, &shape)?;
     shape[axis] = (end - start).div_ceil(step);
     put_along(c, &shape, axis, |i| start + i * step)
-}
-
-fn cumsum(c: &Ctx<'_>) -> Result<Value> {
-    let mut x = c.array("self")?.cast(c.dtype());
-    let axis = Axis(c.axis(c.int("dim")?, x.shape().len())?);
-    fn run<T: Copy>(a: &mut ArrayD<T>, axis: Axis, add: impl Fn(T, T) -> T) {
-        if a.ndim() == 0 {
-            return;
-        }
-        for mut lane in a.lanes_mut(axis) {
-            for i in 1..lane.len() {
-                lane[i] = add(lane[i - 1], lane[i]);
-            }
-        }
-    }
-    match &mut x.data {
-        Data::Int(a) => run(a, axis, i64::wrapping_add),
-        Data::Float(a) => run(a, axis, |p, q| p + q),
-    }
-    Ok(match x.data {
-        Data::Int(a) => Array::int(x.dtype, a),
-        Data::Float(a) => Array::float(x.dtype, a),
-    }
-    .into())
 }

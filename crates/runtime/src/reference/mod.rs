@@ -20,8 +20,10 @@ mod pointwise;
 mod pool;
 mod prims;
 mod quantized;
+mod random;
 mod reduce;
 mod resize;
+mod scan;
 mod sizes;
 #[cfg(test)]
 mod tests;
@@ -57,8 +59,10 @@ static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
         pool::EVALS,
         prims::EVALS,
         quantized::EVALS,
+        random::EVALS,
         reduce::EVALS,
         resize::EVALS,
+        scan::EVALS,
         sizes::EVALS,
         unary::EVALS,
         view::EVALS,
