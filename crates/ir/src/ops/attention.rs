@@ -117,7 +117,7 @@ impl<'b> Operands<'b> {
         }
         let (shape, times) = (x.shape(), all.floor_div(&own));
         let at = shape.len() - 2;
-        let wide = [&shape[..at], &[times.clone()], &shape[at..]].concat();
+        let wide = [&shape[..at], std::slice::from_ref(&times), &shape[at..]].concat();
         let mut joined = shape.clone();
         joined[at - 1] = own * times;
         let repeated = x.op("aten.unsqueeze", vec![at.into()]).op("aten.expand", vec![wide.into()]);

@@ -155,18 +155,18 @@ fn contract<'b>(c: &Call<'b>, mut open: Vec<Value<'b>>, kept: usize, rank: usize
         }
         let (mut b, mut a) = (open.remove(j), open.remove(i));
         let (mut both, mut alone) = (vec![], [vec![], vec![]]);
-        for d in kept..rank {
+        for (d, count) in counts.iter_mut().enumerate().skip(kept) {
             match (!a.shape()[d].is(1), !b.shape()[d].is(1)) {
                 (true, true) => {
-                    counts[d] -= 1;
-                    if counts[d] == 1 {
+                    *count -= 1;
+                    if *count == 1 {
                         both.push(d);
-                        counts[d] = 0;
+                        *count = 0;
                     }
                 }
-                (in_a, in_b) if counts[d] == 1 && (in_a || in_b) => {
+                (in_a, in_b) if *count == 1 && (in_a || in_b) => {
                     alone[usize::from(in_b)].push(d);
-                    counts[d] = 0;
+                    *count = 0;
                 }
                 _ => {}
             }

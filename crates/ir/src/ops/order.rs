@@ -32,6 +32,8 @@ const CUMULATIVE: OpDef = OpDef {
     }),
     ..BASE
 };
+const WHOLE: OpDef =
+    OpDef { class: Class::Reduction, infer: Some(|c| Ok(Meta::tensor(c.meta("self")?.dtype, vec![]))), ..BASE };
 const UNIQUE: OpDef = OpDef { class: Class::Reduction, infer: Some(unique), ..BASE };
 const COUNT: OpDef = OpDef { class: Class::Reduction, ..BASE };
 
@@ -75,8 +77,19 @@ family! {
         }),
         ..BASE
     };
+    /// The `k`-th least element along a dimension, and where it was.
+    KTHVALUE = "aten.kthvalue.default",
+        "(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor, Tensor)", ALONG;
     /// The most frequent element along a dimension, the least of several, and where it was last.
     MODE = "aten.mode.default", "(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor, Tensor)", ALONG;
+    /// The middle element along a dimension, the lesser of two, and where it was.
+    MEDIAN_DIM = "aten.median.dim", "(Tensor self, int dim, bool keepdim=False) -> (Tensor, Tensor)", ALONG;
+    /// [`MEDIAN_DIM`] of the elements that are numbers.
+    NANMEDIAN_DIM = "aten.nanmedian.dim", "(Tensor self, int dim, bool keepdim=False) -> (Tensor, Tensor)", ALONG;
+    /// The middle one of all elements.
+    MEDIAN = "aten.median.default", "(Tensor self) -> Tensor", WHOLE;
+    /// The middle one of all elements that are numbers.
+    NANMEDIAN = "aten.nanmedian.default", "(Tensor self) -> Tensor", WHOLE;
     /// The greatest element so far along a dimension, and where it was last.
     CUMMAX = "aten.cummax.default", "(Tensor self, int dim) -> (Tensor, Tensor)", CUMULATIVE;
     /// The least element so far along a dimension, and where it was last.

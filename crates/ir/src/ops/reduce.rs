@@ -2,6 +2,7 @@
 
 use super::infer::{reduced, to_float};
 use super::promote::{self, Kind, Types};
+use super::view::reshape;
 use crate::builder::{Call, Value};
 use crate::dim::Dim;
 use crate::error::Result;
@@ -230,7 +231,11 @@ pub static PROD: OpDef = OpDef {
 pub static PROD_ALL: OpDef = OpDef {
     name: "aten.prod.default",
     schema: WHOLE,
-    rule: Some(|c| lower(c, "prims.prod", summed)),
+    rule: Some(|c| {
+        let x = c.tensor("self");
+        let flat = reshape(x, vec![x.shape().into_iter().product()]);
+        vec![flat.op("aten.prod.dim_int", vec![0i64.into(), false.into(), c.arg("dtype").clone()])]
+    }),
     example: "f32[2, 3]>0",
     ..BASE
 };

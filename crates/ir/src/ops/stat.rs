@@ -1,4 +1,4 @@
-//! Statistics: variance, order statistics, quantiles.
+//! Statistics: variances and quantiles.
 
 use super::infer::{broadcast, ensure, reduced, to_float};
 use super::promote::{Kind, Types};
@@ -151,121 +151,6 @@ fn corrected<'b>(c: &Call<'b>, op: &str) -> Vec<Value<'b>> {
     }
 }
 
-const PICK: OpDef = OpDef {
-    schema: "(Tensor self, int dim, bool keepdim=False) -> (Tensor, Tensor)",
-    accuracy: Accuracy::Exact,
-    levels: CORE,
-    infer: Some(picked),
-    ..BASE
-};
-const PICK_ALL: OpDef = OpDef { schema: "(Tensor self) -> Tensor", infer: None, ..PICK };
-
-/// An element along a dimension and its place.
-fn picked(c: &Call<'_>) -> Result<Meta> {
-    let m = c.meta("self")?;
-    let shape = reduced(c, &m.shape, Some(&[c.int("dim")]), c.bool("keepdim"))?;
-    Ok(Meta::Tuple(vec![Meta::tensor(m.dtype, shape.clone()), Meta::tensor(DType::I64, shape)]))
-}
-
-/// The size of the call's dimension; of a tensor without dimensions, 1.
-fn length(c: &Call<'_>, x: Value<'_>) -> Dim {
-    let shape = x.shape();
-    c.axis("dim", shape.len()).ok().and_then(|a| shape.get(a).cloned()).unwrap_or(Dim::from(1i64))
-}
-
-/// The element at a place of the call's dimension, in order of size, and where it was.
-fn ranked<'b>(c: &Call<'b>, at: Dim) -> Vec<Value<'b>> {
-    let (x, dim) = (c.tensor("self"), c.arg("dim").clone());
-    if x.rank() == 0 {
-        let place = c.b.call("aten.full", vec![Vec::<i64>::new().into(), 0i64.into(), DType::I64.into()]);
-        return vec![x.op("aten.clone", vec![]), place];
-    }
-    let sorted = x.op("aten.sort", vec![dim.clone()]);
-    let pick = |i| {
-        let y = c.b.getitem(sorted, i).op("aten.select.int", vec![dim.clone(), at.clone().into()]);
-        match c.axis("dim", x.rank()) {
-            Ok(axis) if c.bool("keepdim") => y.op("aten.unsqueeze", vec![axis.into()]),
-            _ => y,
-        }
-    };
-    vec![pick(0), pick(1)]
-}
-
-/// The `k`-th least element along a dimension, and where it was.
-pub static KTHVALUE: OpDef = OpDef {
-    name: "aten.kthvalue.default",
-    schema: "(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor, Tensor)",
-    rule: Some(|c| ranked(c, c.dim("k") - Dim::from(1i64))),
-    example: "f32[2, 3]!, 2 | f32[2, 3]!, 1, 0, true",
-    ..PICK
-};
-
-/// The lesser of the middle elements along a dimension, or what is not a number, and where it was.
-pub static MEDIAN: OpDef = OpDef {
-    name: "aten.median.dim",
-    rule: Some(|c| {
-        middle(c, |numbers, size| {
-            // What is not a number stands behind all numbers.
-            let whole = numbers.op("aten.eq.Scalar", vec![size.clone().into()]);
-            let half = (size - Dim::from(1i64)).floor_div(&Dim::from(2i64));
-            let half = numbers.op("aten.full_like", vec![half.into()]);
-            whole.op("aten.where.self", vec![half.into(), numbers.into()])
-        })
-    }),
-    example: "f32[2, 4]!, 1 | f32[3, 2]!, 0, true",
-    ..PICK
-};
-
-/// The lesser of the middle elements along a dimension, of those that are numbers, and where it was.
-pub static NANMEDIAN: OpDef = OpDef {
-    name: "aten.nanmedian.dim",
-    rule: Some(|c| {
-        middle(c, |numbers, _| {
-            let last = (numbers - 1i64).clamp(Some(0.0), None).to(DType::I64);
-            last.op("aten.div.Tensor_mode", vec![2i64.into(), "floor".into()])
-        })
-    }),
-    ..MEDIAN
-};
-
-/// The element in the middle, in order of size, by a function of how many numbers there are of how many elements.
-fn middle<'b>(c: &Call<'b>, place: impl Fn(Value<'b>, Dim) -> Value<'b>) -> Vec<Value<'b>> {
-    let (x, dim, size) = (c.tensor("self"), c.arg("dim").clone(), length(c, c.tensor("self")));
-    if x.rank() == 0 || !x.dtype().is_float() {
-        return ranked(c, (size - Dim::from(1i64)).floor_div(&Dim::from(2i64)));
-    }
-    let numbers = x.op("aten.eq.Tensor", vec![x.into()]);
-    let numbers = numbers.op("aten.sum.dim_IntList", vec![Arg::List(vec![dim.clone()]), true.into()]);
-    let at = place(numbers, size);
-    let sorted = x.op("aten.sort", vec![dim.clone()]);
-    let pick = |i| {
-        let y = c.b.getitem(sorted, i).op("aten.gather", vec![dim.clone(), at.into()]);
-        if c.bool("keepdim") { y } else { y.op("aten.squeeze.dims", vec![Arg::List(vec![dim.clone()])]) }
-    };
-    vec![pick(0), pick(1)]
-}
-
-/// The lesser of the middle of all elements, or what is not a number.
-pub static MEDIAN_ALL: OpDef = OpDef {
-    name: "aten.median.default",
-    rule: Some(|c| middle_of_all(c, "aten.median.dim")),
-    example: "f32[2, 3]!",
-    ..PICK_ALL
-};
-
-/// The lesser of the middle of all elements that are numbers.
-pub static NANMEDIAN_ALL: OpDef =
-    OpDef { name: "aten.nanmedian.default", rule: Some(|c| middle_of_all(c, "aten.nanmedian.dim")), ..MEDIAN_ALL };
-
-fn middle_of_all<'b>(c: &Call<'b>, op: &str) -> Vec<Value<'b>> {
-    let x = c.tensor("self");
-    if x.shape().iter().any(|d| d.is(0)) {
-        return vec![c.b.call("aten.full", vec![Vec::<i64>::new().into(), f64::NAN.into(), x.dtype().into()])];
-    }
-    let count: Dim = x.shape().into_iter().product();
-    vec![c.b.getitem(reshape(x, vec![count]).op(op, vec![0i64.into()]), 0)]
-}
-
 const QUANTILE: OpDef = OpDef { accuracy: Accuracy::Rounding, ..BASE };
 
 macro_rules! quantiles {
@@ -285,15 +170,15 @@ macro_rules! quantiles {
 
 quantiles! {
     /// Elements at shares `q` of the way from the least to the greatest, along a dimension or of all.
-    QUANTILE_TENSOR = "aten.quantile.default", "Tensor", "f32[2, 3]!, f32[2]<1", false;
+    QUANTILE_TENSOR = "aten.quantile.default", "Tensor", "", false;
     /// The element at a share `q` of the way from the least to the greatest.
     QUANTILE_SCALAR = "aten.quantile.scalar", "float",
-        "f32[2, 3]!, 0.3 | f32[2, 3]!, 0.3, 1 | f32[2, 3]!, 0.3, 0, true, \"midpoint\"", false;
+        "", false;
     /// [`QUANTILE_TENSOR`] of those elements that are numbers.
-    NANQUANTILE_TENSOR = "aten.nanquantile.default", "Tensor", "f32[2, 3]!, f32[2]<1", true;
+    NANQUANTILE_TENSOR = "aten.nanquantile.default", "Tensor", "", true;
     /// [`QUANTILE_SCALAR`] of those elements that are numbers.
     NANQUANTILE_SCALAR = "aten.nanquantile.scalar", "float",
-        "f32[2, 3]!, 0.3 | f32[2, 3]!, 0.3, 1 | f32[2, 3]!, 0.3, 0, true, \"nearest\"", true;
+        "", true;
 }
 
 /// torch's `quantile_compute`: shares become places in the sorted rows, between two places is interpolated.
@@ -397,8 +282,7 @@ fn between<'b>(c: &Call<'b>, ranks: Value<'b>, sorted: Value<'b>) -> Value<'b> {
     low.op("aten.lerp.Tensor", vec![high.into(), weights.into()])
 }
 
-static PLAIN: &[&OpDef] =
-    &[&VAR, &VAR_MEAN, &STD, &STD_MEAN, &KTHVALUE, &MEDIAN, &NANMEDIAN, &MEDIAN_ALL, &NANMEDIAN_ALL];
+static PLAIN: &[&OpDef] = &[&VAR, &VAR_MEAN, &STD, &STD_MEAN];
 
 /// The families.
 pub static OPS: &[&[&OpDef]] = &[PLAIN, UNBIASED, QUANTILES];

@@ -18,12 +18,6 @@ pub const EVALS: &[(&str, EvalFn)] = &[
         let empty = Value::Array(Array::float(DType::F32, ArrayD::zeros(IxDyn(&[0]))));
         Ok(Value::List(vec![batch_norm(c)?.into(), empty.clone(), empty]))
     }),
-    ("aten.batch_norm.default", |c| {
-        if c.bool("training")? {
-            return Err(c.err("batch norm in training mode; export the model after .eval()"));
-        }
-        Ok(batch_norm(c)?.into())
-    }),
 ];
 
 fn softmax(c: &Ctx<'_>, log: bool) -> Result<Value> {

@@ -15,7 +15,15 @@ pub const EVALS: &[(&str, EvalFn)] = &[
     ("aten.sort.default", |c| sort(c, None, c.bool("descending")?)),
     ("aten.sort.stable", |c| sort(c, None, c.bool("descending")?)),
     ("aten.topk.default", |c| sort(c, Some(c.int("k")?), c.bool("largest")?)),
+    ("aten.kthvalue.default", |c| {
+        let k = c.int("k")?;
+        one_of_each(c, move |row| usize::try_from(k - 1).ok().and_then(|k| sorted(row, false).get(k).copied()))
+    }),
     ("aten.mode.default", |c| one_of_each(c, mode)),
+    ("aten.median.dim", |c| one_of_each(c, median)),
+    ("aten.nanmedian.dim", |c| one_of_each(c, nanmedian)),
+    ("aten.median.default", |c| one_of_all(c, median)),
+    ("aten.nanmedian.default", |c| one_of_all(c, nanmedian)),
     ("aten.cummax.default", |c| cumulative(c, |new, old| new >= old)),
     ("aten.cummin.default", |c| cumulative(c, |new, old| new == NAN || (old != NAN && new <= old))),
     ("aten.searchsorted.Tensor", searchsorted),
@@ -117,6 +125,28 @@ fn one_of_each(c: &Ctx<'_>, f: impl Fn(&[i64]) -> Option<usize>) -> Result<Value
         (values, index) = (drop(values)?, drop(index)?);
     }
     Ok(both((values, index)))
+}
+
+/// One of all elements; without elements, not a number.
+fn one_of_all(c: &Ctx<'_>, f: fn(&[i64]) -> Option<usize>) -> Result<Value> {
+    let x = c.array("self")?;
+    let row: Vec<i64> = keys(&x).into_iter().collect();
+    Ok(match f(&row) {
+        Some(i) => pick(c, &x, &[], |_| Ok(i))?,
+        None => Array::from_f64(x.dtype, ArrayD::from_elem(IxDyn(&[]), f64::NAN)),
+    }
+    .into())
+}
+
+fn median(row: &[i64]) -> Option<usize> {
+    let order = sorted(row, false);
+    row.iter().position(|k| *k == NAN).or_else(|| order.get(order.len().checked_sub(1)? / 2).copied())
+}
+
+fn nanmedian(row: &[i64]) -> Option<usize> {
+    let order = sorted(row, false);
+    let numbers = row.iter().filter(|k| **k != NAN).count();
+    order.get(numbers.saturating_sub(1) / 2).copied()
 }
 
 fn mode(row: &[i64]) -> Option<usize> {
