@@ -88,6 +88,15 @@ impl Dim {
         self.as_const().is_none() && self.symbols().iter().any(|s| s.starts_with('?'))
     }
 
+    /// Whether a symbol in it is one that only running tells: as yet unknown, or named `u0`, `u1`, …
+    pub fn depends_on_data(&self) -> bool {
+        let data = |s: &String| {
+            let digits = s.strip_prefix('u').filter(|d| !d.is_empty());
+            s.starts_with('?') || digits.is_some_and(|d| d.bytes().all(|b| b.is_ascii_digit()))
+        };
+        self.as_const().is_none() && self.symbols().iter().any(data)
+    }
+
     /// The number, if it is one.
     pub fn as_const(&self) -> Option<i64> {
         match self.0 {

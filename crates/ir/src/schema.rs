@@ -130,9 +130,9 @@ fn split_top(text: &str) -> Vec<&str> {
 fn parse_returns(text: &str) -> Result<Returns, String> {
     Ok(match text {
         "()" => Returns::None,
-        "Tensor[]" => Returns::List,
         "SymInt" | "int" => Returns::Int,
         "Scalar" | "bool" | "float" | "SymBool" | "SymFloat" => Returns::Scalar,
+        t if t.starts_with("Tensor") && t.ends_with("[]") => Returns::List,
         t if t.starts_with("Tensor") => Returns::One,
         t if t.starts_with('(') && t.ends_with(')') => Returns::Tuple(split_top(&t[1..t.len() - 1]).len()),
         t => return Err(format!("return type '{t}'")),
@@ -228,6 +228,7 @@ mod tests {
         assert_eq!(s.params[3].default, Some(Arg::Str("none".into())));
         assert!(s.params[3].keyword_only && !s.params[2].keyword_only);
         assert_eq!(s.index("dtype"), Some(5));
+        assert_eq!(Schema::parse("(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]").unwrap().returns, Returns::List);
         assert!(Schema::parse("(Tenser x) -> Tensor").is_err());
     }
 }

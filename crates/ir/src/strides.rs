@@ -42,9 +42,26 @@ impl Strides {
             Class::View => view_strides(node, &from, &strides, &shape).unwrap_or(plain),
             Class::Pointwise => self.pointwise(g, node, &shape),
             Class::Inert => match op.base() {
-                "contiguous" => plain,
-                "clone" if matches!(node.arg("memory_format"), Some(Arg::Str(f)) if f.contains("contiguous")) => plain,
+                "contiguous" | "clone" => self.formatted(g, node, &shape),
                 _ => strides,
+            },
+            Class::Creation => match op.base() {
+                "full_like" | "zeros_like" | "ones_like" | "empty_like" => self.formatted(g, node, &shape),
+                "empty_permuted" => axes(node, "physical_layout", shape.len())
+                    .map_or(plain, |order| dense(&shape, &order.into_iter().rev().collect::<Vec<_>>())),
+                "empty_strided" | "new_empty_strided" => stated(node).unwrap_or(plain),
+                _ => plain,
+            },
+            Class::Move => match op.base() {
+                "index" | "_unsafe_index" => picked(node, &from, &strides, &shape).unwrap_or(plain),
+                "index_put" | "_unsafe_index_put" | "copy" | "slice_scatter" | "select_scatter"
+                | "diagonal_scatter" => dense(&shape, &lying(&from, &strides)),
+                "flip" => dense(&shape, &lying(&from, &strides)),
+                "constant_pad_nd" | "pixel_shuffle" | "pixel_unshuffle" if is_channels_last(&from, &strides) => {
+                    channels_last(&shape)
+                }
+                "cat" if self.all_channels_last(g, node) => channels_last(&shape),
+                _ => plain,
             },
             Class::Strategic | Class::Pool if is_channels_last(&from, &strides) && shape.len() == from.len() => {
                 channels_last(&shape)
@@ -56,11 +73,31 @@ impl Strides {
         }
     }
 
+    /// Strides in the memory format that a call names; without one, or to preserve it, its input's order.
+    fn formatted(&self, g: &Graph, node: &Node, shape: &[Dim]) -> Vec<Dim> {
+        match node.arg("memory_format") {
+            Some(Arg::Str(f)) if f.contains("channels_last") && matches!(shape.len(), 4 | 5) => channels_last(shape),
+            Some(Arg::Str(f)) if f.contains("contiguous") => contiguous(shape),
+            _ => self.pointwise(g, node, shape),
+        }
+    }
+
+    fn all_channels_last(&self, g: &Graph, node: &Node) -> bool {
+        node.args.first().map(Arg::nodes).unwrap_or_default().into_iter().all(|id| {
+            let shape = g.node(id).meta.as_tensor().map(|t| t.shape.as_slice());
+            let strides = self.known.get(id.index()).and_then(Option::as_ref);
+            shape.zip(strides).is_some_and(|(shape, strides)| is_channels_last(shape, strides))
+        })
+    }
+
     /// One of the results of a split is a window on its input; other results are fresh.
     fn getitem(&self, g: &Graph, node: &Node) -> Option<Vec<Dim>> {
         let tuple = g.node(*node.args.first()?.nodes().first()?);
         let op = tuple.op()?;
         let (_, strides) = self.input(g, tuple)?;
+        if matches!(op.base(), "broadcast_tensors" | "meshgrid") {
+            return self.spread(g, node, tuple);
+        }
         match op.class {
             Class::View if op.base() == "unbind" => {
                 let axis = axis(tuple, "dim", strides.len())?;
@@ -70,6 +107,24 @@ impl Strides {
             Class::Norm if op.base().contains("batch_norm") => Some(strides),
             _ => None,
         }
+    }
+
+    /// One of several tensors that are broadcast, or spread over a grid.
+    fn spread(&self, g: &Graph, node: &Node, tuple: &Node) -> Option<Vec<Dim>> {
+        let to = &node.meta.as_tensor()?.shape;
+        let i = match node.arg("index")? {
+            Arg::Int(i) => usize::try_from(*i).ok()?,
+            _ => return None,
+        };
+        let id = *tuple.args.first()?.nodes().get(i)?;
+        let (from, strides) = (&g.node(id).meta.as_tensor()?.shape, self.known.get(id.index())?.as_ref()?);
+        if tuple.op()?.base() == "broadcast_tensors" {
+            return expanded(from, strides, to);
+        }
+        let swapped = matches!(tuple.arg("indexing"), Some(Arg::Str(s)) if s == "xy") && to.len() > 1;
+        let axis = if swapped && i < 2 { 1 - i } else { i };
+        let step = |d: usize| if d == axis { strides.first().cloned() } else { None };
+        Some((0..to.len()).map(|d| step(d).unwrap_or(Dim::from(0i64))).collect())
     }
 
     /// A reduction keeps the order in which its input's dimensions lie.
@@ -158,6 +213,11 @@ fn hint(d: &Dim) -> i64 {
     d.as_const().unwrap_or_else(|| d.substitute(&value).as_const().unwrap_or(i64::MAX))
 }
 
+/// Dimensions in the order in which they lie under these strides, innermost first.
+pub fn lying(shape: &[Dim], strides: &[Dim]) -> Vec<usize> {
+    order(shape, &[strides.to_vec()])
+}
+
 /// Dimensions in the order in which they lie, innermost first, by insertion sort as TensorIterator does it.
 fn order(shape: &[Dim], operands: &[Vec<Dim>]) -> Vec<usize> {
     let n = shape.len();
@@ -219,6 +279,45 @@ fn attention(shape: &[Dim]) -> Option<Vec<Dim>> {
     (shape.len() == 4).then(|| dense(shape, &[3, 1, 0, 2]))
 }
 
+/// The strides that a call states.
+fn stated(node: &Node) -> Option<Vec<Dim>> {
+    let Arg::List(l) = node.arg("stride")? else { return None };
+    l.iter()
+        .map(|a| match a {
+            Arg::Int(i) => Some(Dim::from(*i)),
+            Arg::Dim(d) => Some(d.clone()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn expanded(from: &[Dim], strides: &[Dim], to: &[Dim]) -> Option<Vec<Dim>> {
+    let lead = to.len().checked_sub(from.len())?;
+    let stretched = |i: usize, j: usize| from[j].is(1) && !to[i].is(1);
+    let step = |i: usize| match i.checked_sub(lead) {
+        Some(j) if !stretched(i, j) => strides[j].clone(),
+        _ => Dim::from(0i64),
+    };
+    Some((0..to.len()).map(step).collect())
+}
+
+/// Strides of what index tensors pick: in the order of the input's dimensions, where those that are indexed, which
+/// stand together or else in front, tell nothing.
+fn picked(node: &Node, from: &[Dim], strides: &[Dim], to: &[Dim]) -> Option<Vec<Dim>> {
+    if from.iter().any(|d| d.is(0)) {
+        return None;
+    }
+    let Arg::List(items) = node.arg("indices")? else { return None };
+    let given: Vec<usize> = (0..items.len()).filter(|i| items[*i] != Arg::None).collect();
+    let lead = if given.windows(2).all(|w| w[0] + 1 == w[1]) { *given.first()? } else { 0 };
+    let mut rest = (0..from.len()).filter(|i| !given.contains(i)).map(|i| strides[i].clone());
+    let width = (to.len() + given.len()).checked_sub(from.len())?;
+    let mut own: Vec<Dim> = rest.by_ref().take(lead).collect();
+    own.extend(vec![Dim::from(0i64); width]);
+    own.extend(rest);
+    (own.len() == to.len()).then(|| dense(to, &order(to, &[own])))
+}
+
 /// Strides of a view of a tensor with these strides; `None` where it cannot be one.
 fn view_strides(node: &Node, from: &[Dim], strides: &[Dim], to: &[Dim]) -> Option<Vec<Dim>> {
     let rank = from.len();
@@ -254,29 +353,23 @@ fn view_strides(node: &Node, from: &[Dim], strides: &[Dim], to: &[Dim]) -> Optio
             Some(s)
         }
         "narrow" => Some(strides.to_vec()),
-        "expand" | "expand_as" | "broadcast_to" => {
-            let lead = to.len().checked_sub(rank)?;
-            let stretched = |i: usize, j: usize| from[j].is(1) && !to[i].is(1);
-            Some(
-                (0..to.len())
-                    .map(|i| match i.checked_sub(lead) {
-                        Some(j) if !stretched(i, j) => strides[j].clone(),
-                        _ => Dim::from(0i64),
-                    })
-                    .collect(),
-            )
+        "expand" | "expand_as" | "broadcast_to" => expanded(from, strides, to),
+        "as_strided" => stated(node),
+        "diagonal" => {
+            let (a, b) = (axis(node, "dim1", rank)?, axis(node, "dim2", rank)?);
+            let rest = strides.iter().enumerate().filter(|(i, _)| *i != a && *i != b).map(|(_, s)| s.clone());
+            Some(rest.chain([strides.get(a)?.clone() + strides.get(b)?.clone()]).collect())
         }
-        "as_strided" => match node.arg("stride")? {
-            Arg::List(l) => l
-                .iter()
-                .map(|a| match a {
-                    Arg::Int(i) => Some(Dim::from(*i)),
-                    Arg::Dim(d) => Some(d.clone()),
-                    _ => None,
-                })
-                .collect(),
-            _ => None,
-        },
+        "unfold" => {
+            let at = axis(node, "dimension", rank)?;
+            let (Some(own), Arg::Int(step)) = (strides.get(at).cloned(), node.arg("step")?) else {
+                return Some(vec![Dim::from(1i64)]);
+            };
+            let mut s = strides.to_vec();
+            s[at] = own.clone() * Dim::from(*step);
+            s.push(own);
+            Some(s)
+        }
         "squeeze" => squeezed(node, from, strides, to),
         _ => reshaped(from, strides, to),
     }

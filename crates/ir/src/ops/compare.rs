@@ -1,9 +1,10 @@
 //! Comparisons, logic, and choice between elements.
 
 use super::promote::{self, Kind};
+use super::view::contiguous;
 use super::{infer, prims};
 use crate::builder::{Call, Value};
-use crate::graph::{Arg, Meta};
+use crate::graph::Meta;
 use crate::op::{Class, Levels, OpDef};
 use cleave_numerics::DType;
 
@@ -113,8 +114,9 @@ pub static MASKED_FILL: OpDef = OpDef {
     rule: Some(|c| {
         let x = c.tensor("self");
         let value = c.b.call("aten.scalar_tensor", vec![c.arg("value").clone(), x.dtype().into()]);
-        vec![c.tensor("mask").op("aten.where.self", vec![value.into(), x.into()])]
+        vec![contiguous(c.tensor("mask").op("aten.where.self", vec![value.into(), x.into()]))]
     }),
+    example: "f32[2, 3], bool[3], 0.5",
     ..BINARY
 };
 
@@ -125,9 +127,11 @@ pub static MASKED_FILL_TENSOR: OpDef = OpDef {
     levels: Levels::TORCH.and(Levels::ATEN),
     infer: Some(masked),
     rule: Some(|c| {
-        let args: Vec<Arg> = ["value", "self"].map(|n| c.arg(n).clone()).to_vec();
-        vec![c.tensor("mask").op("aten.where.self", args)]
+        let x = c.tensor("self");
+        let value = c.tensor("value").to(x.dtype());
+        vec![contiguous(c.tensor("mask").op("aten.where.self", vec![value.into(), x.into()]))]
     }),
+    example: "f32[2, 3], bool[2, 1], f32[]",
     ..BINARY
 };
 

@@ -6,6 +6,7 @@ use crate::dim::Dim;
 use crate::error::Result;
 use crate::graph::{Arg, Meta};
 use crate::op::{Class, Functional, Levels, OpDef};
+use crate::strides;
 use cleave_numerics::DType;
 
 const BASE: OpDef = OpDef { class: Class::Creation, levels: Levels::ALL, ..OpDef::BASE };
@@ -27,6 +28,7 @@ pub static ARANGE_START: OpDef = OpDef {
         let args = vec![c.arg("start").clone(), c.arg("end").clone(), 1i64.into(), c.arg("dtype").clone()];
         vec![c.b.call("aten.arange.start_step", args)]
     }),
+    example: "1, 4, f32",
     ..SUGAR
 };
 
@@ -38,6 +40,7 @@ pub static ARANGE: OpDef = OpDef {
         let args = vec![0i64.into(), c.arg("end").clone(), 1i64.into(), c.arg("dtype").clone()];
         vec![c.b.call("aten.arange.start_step", args)]
     }),
+    example: "4 | 3, f32",
     ..SUGAR
 };
 
@@ -104,8 +107,9 @@ fn full<'b>(c: &Call<'b>, value: Arg, default: DType) -> Vec<Value<'b>> {
 }
 
 macro_rules! filled {
-    ($($(#[$doc:meta])* $id:ident = $name:literal, $schema:literal, $rule:expr;)*) => {
-        $($(#[$doc])* pub static $id: OpDef = OpDef { name: $name, schema: $schema, rule: Some($rule), ..SUGAR };)*
+    ($($(#[$doc:meta])* $id:ident = $name:literal, $schema:literal, $example:literal, $rule:expr;)*) => {
+        $($(#[$doc])* pub static $id: OpDef =
+            OpDef { name: $name, schema: $schema, example: $example, rule: Some($rule), ..SUGAR };)*
         static FILLED: &[&OpDef] = &[$(&$id),*];
     };
 }
@@ -114,32 +118,115 @@ filled! {
     /// Zeros.
     ZEROS = "aten.zeros.default",
         "(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "[2, 3], f32",
         |c| full(c, 0i64.into(), DType::F32);
     /// Ones.
     ONES = "aten.ones.default",
         "(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "[2, 3], f32",
         |c| full(c, 1i64.into(), DType::F32);
     /// Zeros of another tensor's type.
     NEW_ZEROS = "aten.new_zeros.default",
         "(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "f32[3], [2]",
         |c| full(c, 0i64.into(), c.tensor("self").dtype());
     /// Ones of another tensor's type.
     NEW_ONES = "aten.new_ones.default",
         "(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "f32[3], [2]",
         |c| full(c, 1i64.into(), c.tensor("self").dtype());
     /// One number everywhere, of another tensor's type.
     NEW_FULL = "aten.new_full.default",
         "(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "f32[3], [2], 0.5",
         |c| full(c, c.arg("fill_value").clone(), c.tensor("self").dtype());
     /// Zeros in the shape of another tensor.
     ZEROS_LIKE = "aten.zeros_like.default",
         "(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        "f32[2, 3]",
         |c| vec![c.tensor("self").op("aten.full_like", vec![0i64.into(), c.arg("dtype").clone()])];
     /// Ones in the shape of another tensor.
     ONES_LIKE = "aten.ones_like.default",
         "(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        "f32[2, 3]",
         |c| vec![c.tensor("self").op("aten.full_like", vec![1i64.into(), c.arg("dtype").clone()])];
 }
+
+/// Elements that hold anything; here zeros.
+pub static EMPTY: OpDef = OpDef {
+    name: "aten.empty.memory_format",
+    schema: "(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+    infer: Some(empty),
+    ..BASE
+};
+
+fn empty(c: &Call<'_>) -> Result<Meta> {
+    Ok(Meta::tensor(c.opt_dtype("dtype").unwrap_or(DType::F32), c.dims("size")))
+}
+
+/// [`EMPTY`] at these strides.
+pub static EMPTY_STRIDED: OpDef = OpDef {
+    name: "aten.empty_strided.default",
+    schema: "(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+    infer: Some(empty),
+    ..BASE
+};
+
+/// [`EMPTY`] whose dimensions lie in this order, outermost first.
+pub static EMPTY_PERMUTED: OpDef = OpDef {
+    name: "aten.empty_permuted.default",
+    schema: "(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+    infer: Some(empty),
+    ..BASE
+};
+
+/// [`EMPTY`] of another tensor's type.
+pub static NEW_EMPTY: OpDef = OpDef {
+    name: "aten.new_empty.default",
+    schema: "(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+    rule: Some(|c| {
+        let dtype = c.opt_dtype("dtype").unwrap_or(c.tensor("self").dtype());
+        vec![c.b.call("aten.empty.memory_format", vec![c.arg("size").clone(), dtype.into()])]
+    }),
+    example: "f32[3], [2, 2]",
+    ..SUGAR
+};
+
+/// [`EMPTY_STRIDED`] of another tensor's type.
+pub static NEW_EMPTY_STRIDED: OpDef = OpDef {
+    name: "aten.new_empty_strided.default",
+    schema: "(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+    levels: Levels::TORCH.and(Levels::ATEN).and(Levels::CORE),
+    rule: Some(|c| {
+        let dtype = c.opt_dtype("dtype").unwrap_or(c.tensor("self").dtype());
+        let args = vec![c.arg("size").clone(), c.arg("stride").clone(), dtype.into()];
+        vec![c.b.call("aten.empty_strided", args)]
+    }),
+    example: "f32[3], [2, 2], [2, 1]",
+    ..SUGAR
+};
+
+/// [`EMPTY`] in the shape of another tensor, which lies as that does.
+pub static EMPTY_LIKE: OpDef = OpDef {
+    name: "aten.empty_like.default",
+    schema: "(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+    rule: Some(|c| {
+        let x = c.tensor("self");
+        let dtype = c.opt_dtype("dtype").unwrap_or(x.dtype());
+        let format = match c.arg("memory_format") {
+            Arg::Str(f) if f != "preserve_format" => c.arg("memory_format").clone(),
+            _ => {
+                let order = strides::lying(&x.shape(), &x.strides());
+                let order: Vec<usize> = order.into_iter().rev().collect();
+                return vec![c.b.call("aten.empty_permuted", vec![x.shape().into(), order.into(), dtype.into()])];
+            }
+        };
+        let args = vec![x.shape().into(), dtype.into(), Arg::None, Arg::None, Arg::None, format];
+        vec![c.b.call("aten.empty.memory_format", args)]
+    }),
+    example: "f32[2, 3] | f32[2, 3], i64",
+    ..SUGAR
+};
 
 /// Every element replaced by a number.
 pub static FILL: OpDef = OpDef {
@@ -147,6 +234,27 @@ pub static FILL: OpDef = OpDef {
     schema: "(Tensor self, Scalar value) -> Tensor",
     infer: Some(same),
     rule: Some(|c| vec![c.tensor("self").op("aten.full_like", vec![c.arg("value").clone()])]),
+    example: "f32[2, 3], 0.5",
+    ..SUGAR
+};
+
+/// Every element replaced by a tensor's one element.
+pub static FILL_TENSOR: OpDef = OpDef {
+    name: "aten.fill.Tensor",
+    schema: "(Tensor self, Tensor value) -> Tensor",
+    infer: Some(same),
+    rule: Some(|c| vec![c.tensor("self").op("aten.copy", vec![c.arg("value").clone()])]),
+    example: "f32[2, 3], f32[]",
+    ..SUGAR
+};
+
+/// Zeros in the tensor's shape.
+pub static ZERO: OpDef = OpDef {
+    name: "aten.zero.default",
+    schema: "(Tensor self) -> Tensor",
+    infer: Some(same),
+    rule: Some(|c| vec![c.tensor("self").op("aten.full_like", vec![0i64.into()])]),
+    example: "f32[2, 3]",
     ..SUGAR
 };
 
@@ -160,11 +268,19 @@ pub static FILL_: OpDef = OpDef {
     ..IN_PLACE
 };
 
-/// [`FILL`] with 0 in place.
+/// [`FILL_TENSOR`] in place.
+pub static FILL_TENSOR_: OpDef = OpDef {
+    name: "aten.fill_.Tensor",
+    schema: "(Tensor(a!) self, Tensor value) -> Tensor(a!)",
+    rule: Some(|c| vec![c.b.call("aten.fill.Tensor", c.args.to_vec())]),
+    ..IN_PLACE
+};
+
+/// [`ZERO`] in place.
 pub static ZERO_: OpDef = OpDef {
     name: "aten.zero_.default",
     schema: "(Tensor(a!) self) -> Tensor(a!)",
-    rule: Some(|c| vec![c.tensor("self").op("aten.fill.Scalar", vec![0i64.into()])]),
+    rule: Some(|c| vec![c.tensor("self").op("aten.zero", vec![])]),
     ..IN_PLACE
 };
 
@@ -173,7 +289,14 @@ pub static COPY: OpDef = OpDef {
     name: "aten.copy.default",
     schema: "(Tensor self, Tensor src, bool non_blocking=False) -> Tensor",
     class: Class::Move,
+    levels: Levels::TORCH.and(Levels::ATEN).and(Levels::CORE),
     infer: Some(same),
+    rule: Some(|c| {
+        let (x, src) = (c.tensor("self"), c.tensor("src"));
+        let wide = src.to(x.dtype()).op("aten.expand", vec![x.shape().into()]);
+        vec![wide.op("aten.clone", vec![])]
+    }),
+    example: "f32[2, 3], f32[3]",
     ..BASE
 };
 
@@ -199,9 +322,10 @@ pub static TO_COPY: OpDef = OpDef {
     ..BASE
 };
 
-/// [`TO_COPY`], or the tensor itself if it is of the type.
+/// [`TO_COPY`], or the tensor itself if it is of the type and no copy is asked for.
 fn convert<'b>(c: &Call<'b>, dtype: DType) -> Vec<Value<'b>> {
-    vec![c.tensor("self").to(dtype)]
+    let (x, copy) = (c.tensor("self"), c.op.schema.index("copy").is_some_and(|_| c.bool("copy")));
+    vec![if copy { x.op("aten._to_copy", vec![dtype.into()]) } else { x.to(dtype) }]
 }
 
 const CONVERT: OpDef = OpDef {
@@ -240,6 +364,19 @@ pub static TYPE_AS: OpDef = OpDef {
     schema: "(Tensor self, Tensor other) -> Tensor",
     infer: None,
     rule: Some(|c| convert(c, c.tensor("other").dtype())),
+    example: "f32[2], i64[3]<2 | f32[2], f32[3]",
+    levels: Levels::TORCH.and(Levels::ATEN),
+    functional: Functional::Keep,
+    ..CONVERT
+};
+
+/// [`TYPE_AS`] with further wishes that do not matter here.
+pub static TO_OTHER: OpDef = OpDef {
+    name: "aten.to.other",
+    schema: "(Tensor self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor",
+    infer: None,
+    rule: Some(|c| convert(c, c.tensor("other").dtype())),
+    example: "f32[2], i64[3]<2",
     ..CONVERT
 };
 
@@ -250,8 +387,17 @@ static PLAIN: &[&OpDef] = &[
     &FULL,
     &SCALAR_TENSOR,
     &FULL_LIKE,
+    &EMPTY,
+    &EMPTY_STRIDED,
+    &EMPTY_PERMUTED,
+    &NEW_EMPTY,
+    &NEW_EMPTY_STRIDED,
+    &EMPTY_LIKE,
     &FILL,
+    &FILL_TENSOR,
+    &ZERO,
     &FILL_,
+    &FILL_TENSOR_,
     &ZERO_,
     &COPY,
     &COPY_,
@@ -260,6 +406,7 @@ static PLAIN: &[&OpDef] = &[
     &TO_DTYPE_LAYOUT,
     &TO_DEVICE,
     &TYPE_AS,
+    &TO_OTHER,
 ];
 
 /// The families.

@@ -46,6 +46,11 @@ pub fn broadcast(shapes: &[&[Dim]]) -> std::result::Result<Vec<Dim>, String> {
     Ok(out)
 }
 
+/// Whether two shapes may be the same: of one rank, and nowhere two different numbers.
+pub fn fit(a: &[Dim], b: &[Dim]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.as_const().zip(b.as_const()).is_none_or(|(a, b)| a == b))
+}
+
 /// torch's category of a type in promotion: bool, integer, float.
 fn category(d: DType) -> u8 {
     match d {

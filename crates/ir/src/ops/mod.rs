@@ -8,14 +8,16 @@ pub mod attention;
 pub mod compare;
 pub mod control;
 pub mod conv;
+pub mod copies;
 pub mod create;
 pub mod derivative;
+pub mod diagonal;
 pub mod index;
 pub mod infer;
 pub mod linear;
-pub mod moving;
 pub mod norm;
 pub mod order;
+pub mod pad;
 pub mod pool;
 pub mod prims;
 pub mod prims_view;
@@ -24,6 +26,12 @@ pub mod quantized;
 pub mod reduce;
 pub mod resize;
 pub mod sample;
+pub mod scatter;
+pub mod shuffle;
+pub mod sift;
+pub mod spaced;
+pub mod spelling;
+pub mod stack;
 pub mod structural;
 pub mod unary;
 pub mod view;
@@ -39,13 +47,15 @@ pub static ALL: &[&[&OpDef]] = &[
     compare::OPS,
     control::OPS,
     conv::OPS,
+    copies::OPS,
     create::OPS[0],
     create::OPS[1],
+    diagonal::OPS,
     index::OPS,
     linear::OPS,
-    moving::OPS,
     norm::OPS,
     order::OPS,
+    pad::OPS,
     pool::OPS,
     prims::OPS[0],
     prims::OPS[1],
@@ -55,10 +65,19 @@ pub static ALL: &[&[&OpDef]] = &[
     resize::OPS[0],
     resize::OPS[1],
     sample::OPS,
+    scatter::OPS[0],
+    scatter::OPS[1],
+    shuffle::OPS,
+    sift::OPS,
+    spaced::OPS,
+    spelling::OPS[0],
+    spelling::OPS[1],
+    stack::OPS,
     structural::OPS[0],
     structural::OPS[1],
     structural::OPS[2],
     unary::OPS,
     view::OPS,
-    window::OPS,
+    window::OPS[0],
+    window::OPS[1],
 ];

@@ -6,6 +6,7 @@ use crate::dim::Dim;
 use crate::error::Result;
 use crate::graph::Meta;
 use crate::op::{Class, Functional, Levels, OpDef};
+use crate::strides;
 
 /// One of several results.
 pub static GETITEM: OpDef = OpDef {
@@ -100,9 +101,15 @@ pub static CONTIGUOUS: OpDef = OpDef {
     schema: "(Tensor self, *, MemoryFormat memory_format='contiguous_format') -> Tensor",
     levels: Levels::TORCH,
     rule: Some(|c| {
-        let x = c.tensor("self");
-        vec![if x.is_contiguous() { x } else { x.op("aten.clone", vec!["contiguous_format".into()]) }]
+        let (x, format) = (c.tensor("self"), c.str("memory_format"));
+        let lies = if format.starts_with("channels_last") {
+            strides::is_channels_last(&x.shape(), &x.strides())
+        } else {
+            x.is_contiguous()
+        };
+        vec![if lies { x } else { x.op("aten.clone", vec![format.into()]) }]
     }),
+    example: "f32[2, 3]",
     functional: Functional::Always,
     ..INERT
 };
@@ -118,7 +125,13 @@ pub static CLONE: OpDef = OpDef {
 pub static ALIAS: OpDef = OpDef { name: "aten.alias.default", ..INERT };
 
 /// Itself, out of reach of gradients.
-pub static DETACH: OpDef = OpDef { name: "aten.detach.default", ..INERT };
+pub static DETACH: OpDef = OpDef {
+    name: "aten.detach.default",
+    levels: Levels::TORCH.and(Levels::ATEN),
+    rule: Some(|c| vec![c.tensor("self").op("aten.alias", vec![])]),
+    example: "f32[2]",
+    ..INERT
+};
 
 /// [`DETACH`] in place.
 pub static DETACH_: OpDef = OpDef {
@@ -135,6 +148,7 @@ pub static LIFT_FRESH_COPY: OpDef = OpDef {
     name: "aten.lift_fresh_copy.default",
     levels: Levels::TORCH,
     rule: Some(|c| vec![c.tensor("self").op("aten.clone", vec![])]),
+    example: "f32[2]",
     functional: Functional::Always,
     ..INERT
 };

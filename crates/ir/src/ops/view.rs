@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::graph::Meta;
 use crate::op::{Class, Functional, Levels, OpDef};
 use crate::strides;
+use cleave_numerics::DType;
 
 const BASE: OpDef = OpDef { class: Class::View, levels: Levels::ALL, ..OpDef::BASE };
 /// Spelled otherwise in functional form.
@@ -28,6 +29,7 @@ pub static UNSAFE_VIEW: OpDef = OpDef {
     levels: Levels::ATEN,
     infer: Some(|c| reshaped(c, "size")),
     rule: Some(|c| vec![c.tensor("self").op("aten.view", vec![c.arg("size").clone()])]),
+    example: "f32[2, 3], [3, -1]",
     ..BASE
 };
 
@@ -43,8 +45,14 @@ pub static RESHAPE: OpDef = OpDef {
         };
         vec![reshape(c.tensor("self"), to.shape)]
     }),
+    example: "f32[2, 3], [3, -1]",
     ..SUGAR
 };
+
+/// The elements in row-major order: itself if they lie so.
+pub(super) fn contiguous(x: Value<'_>) -> Value<'_> {
+    if x.is_contiguous() { x } else { x.op("aten.clone", vec!["contiguous_format".into()]) }
+}
 
 /// A view if torch's strides allow it, else a view of a contiguous copy.
 pub(super) fn reshape(x: Value<'_>, to: Vec<Dim>) -> Value<'_> {
@@ -98,6 +106,7 @@ pub static FLATTEN: OpDef = OpDef {
             }
         }
     }),
+    example: "f32[2, 3, 4], 1 | f32[2, 3], 1, 1 | f32[]",
     ..SUGAR
 };
 
@@ -123,6 +132,7 @@ pub static UNFLATTEN: OpDef = OpDef {
         sizes.iter_mut().filter(|d| d.is(-1)).for_each(|d| *d = shape[at].floor_div(&known));
         vec![x.view([&shape[..at], &sizes, &shape[at + 1..]].concat())]
     }),
+    example: "f32[2, 6], -1, [2, -1]",
     ..SUGAR
 };
 
@@ -148,45 +158,26 @@ pub static PERMUTE: OpDef = OpDef {
     ..BASE
 };
 
-/// `permute` with two dimensions exchanged.
-fn exchanged<'b>(c: &Call<'b>, a: &str, b: &str) -> Vec<Value<'b>> {
-    let x = c.tensor("self");
-    let rank = x.rank();
-    let mut order: Vec<i64> = (0..rank as i64).collect();
-    if let (Some(a), Some(b)) = (axis_or_fail(c, a, rank), axis_or_fail(c, b, rank))
-        && rank > 0
-    {
-        order.swap(a, b);
-    }
-    vec![x.permute(order)]
-}
-
 /// Two dimensions exchanged.
 pub static TRANSPOSE: OpDef = OpDef {
     name: "aten.transpose.int",
     schema: "(Tensor self, int dim0, int dim1) -> Tensor",
     levels: Levels::TORCH.and(Levels::ATEN),
-    rule: Some(|c| exchanged(c, "dim0", "dim1")),
-    ..BASE
-};
-
-/// [`TRANSPOSE`] under NumPy's name.
-pub static SWAPAXES: OpDef = OpDef {
-    name: "aten.swapaxes.default",
-    schema: "(Tensor self, int axis0, int axis1) -> Tensor",
     rule: Some(|c| {
-        let args = ["self", "axis0", "axis1"].map(|n| c.arg(n).clone());
-        vec![c.b.call("aten.transpose.int", args.to_vec())]
+        let x = c.tensor("self");
+        let rank = x.rank();
+        let (Some(a), Some(b)) = (axis_or_fail(c, "dim0", rank), axis_or_fail(c, "dim1", rank)) else {
+            return vec![x];
+        };
+        if rank < 2 || c.int("dim0") == c.int("dim1") {
+            return vec![x.op("aten.alias", vec![])];
+        }
+        let mut order: Vec<i64> = (0..rank as i64).collect();
+        order.swap(a, b);
+        vec![x.permute(order)]
     }),
-    ..SUGAR
-};
-
-/// [`TRANSPOSE`] of the last two dimensions.
-pub static MT: OpDef = OpDef {
-    name: "aten.mT.default",
-    schema: "(Tensor self) -> Tensor",
-    rule: Some(|c| vec![c.tensor("self").op("aten.transpose.int", vec![(-2i64).into(), (-1i64).into()])]),
-    ..SUGAR
+    example: "f32[2, 3, 4], 0, -1 | f32[2, 3], 1, 1",
+    ..BASE
 };
 
 /// [`TRANSPOSE`] of a matrix; of a vector, itself.
@@ -196,8 +187,13 @@ pub static T: OpDef = OpDef {
     levels: Levels::TORCH.and(Levels::ATEN),
     rule: Some(|c| {
         let x = c.tensor("self");
-        vec![if x.rank() == 2 { x.permute(vec![1, 0]) } else { x }]
+        let dim = i64::from(x.rank() > 1);
+        if x.rank() > 2 {
+            c.fail(&format!("a tensor of rank {}, expected at most 2", x.rank()));
+        }
+        vec![x.op("aten.transpose.int", vec![0i64.into(), dim.into()])]
     }),
+    example: "f32[2, 3] | f32[2]",
     ..BASE
 };
 
@@ -228,6 +224,7 @@ pub static SQUEEZE_DIM: OpDef = OpDef {
     levels: Levels::TORCH.and(Levels::ATEN),
     infer: Some(|c| squeezed(c, Some(vec![c.int("dim")]))),
     rule: Some(|c| vec![c.tensor("self").op("aten.squeeze.dims", vec![vec![c.int("dim")].into()])]),
+    example: "f32[2, 1, 3], 1 | f32[2, 3], 0",
     ..BASE
 };
 
@@ -241,6 +238,7 @@ pub static SQUEEZE_ALL: OpDef = OpDef {
         let x = c.tensor("self");
         vec![x.op("aten.squeeze.dims", vec![(0..x.rank()).collect::<Vec<_>>().into()])]
     }),
+    example: "f32[2, 1, 3] | f32[1]",
     ..BASE
 };
 
@@ -264,6 +262,7 @@ pub static EXPAND: OpDef = OpDef {
         let shape = expand(c).ok().and_then(|m| Some(m.as_tensor()?.shape.clone())).unwrap_or_default();
         vec![prims::in_shape(c.tensor("self"), &shape)]
     }),
+    example: "f32[3, 1], [2, -1, 4]",
     ..BASE
 };
 
@@ -280,22 +279,6 @@ fn expand(c: &Call<'_>) -> Result<Meta> {
     Ok(Meta::tensor(m.dtype, size))
 }
 
-/// [`EXPAND`] under NumPy's name.
-pub static BROADCAST_TO: OpDef = OpDef {
-    name: "aten.broadcast_to.default",
-    schema: "(Tensor self, SymInt[] size) -> Tensor",
-    rule: Some(|c| vec![c.tensor("self").op("aten.expand", vec![c.arg("size").clone()])]),
-    ..SUGAR
-};
-
-/// [`EXPAND`] to the shape of another tensor.
-pub static EXPAND_AS: OpDef = OpDef {
-    name: "aten.expand_as.default",
-    schema: "(Tensor self, Tensor other) -> Tensor",
-    rule: Some(|c| vec![c.tensor("self").op("aten.expand", vec![c.tensor("other").shape().into()])]),
-    ..SUGAR
-};
-
 /// Elements at these sizes and strides of the underlying storage.
 pub static AS_STRIDED: OpDef = OpDef {
     name: "aten.as_strided.default",
@@ -308,53 +291,48 @@ pub static AS_STRIDED: OpDef = OpDef {
     ..BASE
 };
 
-/// Channels to space: `[…, C·r², H, W]` to `[…, C, H·r, W·r]`.
-pub static PIXEL_SHUFFLE: OpDef = OpDef {
-    name: "aten.pixel_shuffle.default",
-    schema: "(Tensor self, int upscale_factor) -> Tensor",
-    class: Class::Move,
-    levels: Levels::TORCH.and(Levels::ATEN).and(Levels::CORE),
+/// The bits of the elements as elements of another type; where that has another size, the last dimension has too.
+pub static VIEW_DTYPE: OpDef = OpDef {
+    name: "aten.view.dtype",
+    schema: "(Tensor(a) self, ScalarType dtype) -> Tensor(a)",
     infer: Some(|c| {
-        let (mut m, r) = (c.meta("self")?, c.int("upscale_factor"));
-        let n = m.shape.len();
-        ensure(c, n >= 3 && (1..1 << 15).contains(&r), || format!("rank {n}, factor {r}"))?;
-        m.shape[n - 3] = m.shape[n - 3].floor_div(&Dim::from(r * r));
-        m.shape[n - 2] = m.shape[n - 2].clone() * Dim::from(r);
-        m.shape[n - 1] = m.shape[n - 1].clone() * Dim::from(r);
-        Ok(Meta::Tensor(m))
-    }),
-    rule: Some(|c| {
-        let (x, r) = (c.tensor("self"), c.int("upscale_factor"));
-        let shape = x.shape();
-        let Some(lead) = shape.len().checked_sub(3) else { return vec![x] };
-        let (rr, to) = (Dim::from(r), |d: &Dim| d.clone() * Dim::from(r));
-        let split =
-            [&shape[..lead], &[shape[lead].floor_div(&Dim::from(r * r)), rr.clone(), rr], &shape[lead + 1..]].concat();
-        let l = lead as i64;
-        let order: Vec<i64> = (0..l).chain([l, l + 3, l + 1, l + 4, l + 2]).collect();
-        let channels = split[lead].clone();
-        let joined = [&shape[..lead], &[channels, to(&shape[lead + 1]), to(&shape[lead + 2])]].concat();
-        vec![reshape(x.view(split).permute(order), joined)]
+        let (mut m, to) = (c.meta("self")?, c.opt_dtype("dtype").unwrap_or(DType::F32));
+        let (a, b) = (m.dtype.size() as i64, to.size() as i64);
+        ensure(c, a == b || !m.shape.is_empty(), || format!("a number of {a} bytes as {to}"))?;
+        if let Some(last) = m.shape.last_mut() {
+            *last = (last.clone() * a.into()).floor_div(&b.into());
+        }
+        Ok(Meta::tensor(to, m.shape))
     }),
     ..BASE
 };
 
-/// One dimension moved to another place.
-pub static MOVEDIM: OpDef = OpDef {
-    name: "aten.movedim.int",
-    schema: "(Tensor self, int source, int destination) -> Tensor",
-    rule: Some(|c| {
-        let x = c.tensor("self");
-        let rank = x.rank();
-        let mut order: Vec<i64> = (0..rank as i64).collect();
-        if let (Some(a), Some(b)) = (axis_or_fail(c, "source", rank), axis_or_fail(c, "destination", rank))
-            && rank > 0
-        {
-            let moved = order.remove(a);
-            order.insert(b, moved);
-        }
-        vec![x.permute(order)]
-    }),
+/// Another shape; elements that are too many are left out, and where there are too few, anything stands.
+pub static RESIZE: OpDef = OpDef {
+    name: "aten.resize.default",
+    schema: "(Tensor self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor",
+    class: Class::Move,
+    infer: Some(|c| Ok(Meta::tensor(c.meta("self")?.dtype, c.dims("size")))),
+    ..BASE
+};
+
+/// [`RESIZE`] to the shape of another tensor.
+pub static RESIZE_AS: OpDef = OpDef {
+    name: "aten.resize_as.default",
+    schema: "(Tensor self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor",
+    class: Class::Move,
+    levels: Levels::TORCH.and(Levels::ATEN),
+    rule: Some(|c| vec![c.tensor("self").op("aten.resize", vec![c.tensor("the_template").shape().into()])]),
+    example: "f32[2, 3], f32[6]",
+    ..BASE
+};
+
+/// [`RESIZE_AS`] in place.
+pub static RESIZE_AS_: OpDef = OpDef {
+    name: "aten.resize_as_.default",
+    schema: "(Tensor(a!) self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor(a!)",
+    class: Class::Move,
+    rule: Some(|c| vec![c.b.call("aten.resize_as", c.args.to_vec())]),
     ..SUGAR
 };
 
@@ -367,17 +345,15 @@ pub static OPS: &[&OpDef] = &[
     &UNFLATTEN,
     &PERMUTE,
     &TRANSPOSE,
-    &SWAPAXES,
-    &MT,
     &T,
     &UNSQUEEZE,
     &SQUEEZE,
     &SQUEEZE_DIM,
     &SQUEEZE_ALL,
     &EXPAND,
-    &BROADCAST_TO,
-    &EXPAND_AS,
     &AS_STRIDED,
-    &PIXEL_SHUFFLE,
-    &MOVEDIM,
+    &VIEW_DTYPE,
+    &RESIZE,
+    &RESIZE_AS,
+    &RESIZE_AS_,
 ];

@@ -14,6 +14,9 @@ pub const EVALS: &[(&str, EvalFn)] = &[
     ("aten.full.default", |c| full(c, &c.sizes("size")?, "fill_value")),
     ("aten.full_like.default", |c| full(c, c.array("self")?.shape(), "fill_value")),
     ("aten.scalar_tensor.default", |c| full(c, &[], "s")),
+    ("aten.empty.memory_format", |c| zeros(c, &c.sizes("size")?)),
+    ("aten.empty_strided.default", |c| zeros(c, &c.sizes("size")?)),
+    ("aten.empty_permuted.default", |c| zeros(c, &c.sizes("size")?)),
     ("aten.copy.default", |c| {
         let shape = c.array("self")?.shape().to_vec();
         spread(c, &c.array("src")?.cast(c.dtype()), &shape)
@@ -27,6 +30,11 @@ fn full(c: &Ctx<'_>, shape: &[usize], value: &str) -> Result<Value> {
         return Err(c.err(format!("a value of shape {:?}, expected one number", value.shape())));
     }
     spread(c, &value.cast(c.dtype()), shape)
+}
+
+/// Zeros of the result's type.
+pub fn zeros(c: &Ctx<'_>, shape: &[usize]) -> Result<Value> {
+    spread(c, &Array::from_f64(c.dtype(), ArrayD::zeros(vec![])), shape)
 }
 
 /// An array broadcast to this shape.

@@ -1,8 +1,8 @@
-//! Elements picked and put by index, and what orders or sums along one dimension.
+//! Elements picked by index, and what orders or sums along one dimension.
 
 use super::EvalFn;
 use super::ctx::Ctx;
-use super::places::{bounded, broadcast, flat, pick, places, put, steps};
+use super::places::{broadcast, flat, pick, places, steps};
 use super::value::{Array, Data, Value};
 use crate::error::Result;
 use cleave_numerics::DType;
@@ -14,9 +14,6 @@ pub const EVALS: &[(&str, EvalFn)] = &[
     ("aten.index_select.default", index_select),
     ("aten.gather.default", gather),
     ("aten.embedding.default", embedding),
-    ("aten.scatter.src", scatter),
-    ("aten.slice_scatter.default", slice_scatter),
-    ("aten.select_scatter.default", select_scatter),
     ("aten.cumsum.default", cumsum),
 ];
 
@@ -42,15 +39,32 @@ fn index_of(c: &Ctx<'_>, name: &str) -> Result<(Vec<usize>, Vec<i64>)> {
 /// Dimensions and, for each, where its index tensor points.
 type Picks = Vec<(usize, Vec<usize>)>;
 
-/// The common shape of the index tensors, and where they point.
+/// The common shape of the index tensors, and where they point. A mask stands for one index tensor for each of its
+/// dimensions.
 fn indices_of(c: &Ctx<'_>, shape: &[usize]) -> Result<(Vec<usize>, Picks)> {
     let Value::List(items) = c.arg("indices")? else { return Err(c.err("expected a list of indices")) };
     let mut given: Vec<(usize, ArrayD<i64>)> = vec![];
-    for (axis, item) in items.iter().enumerate() {
+    let mut axis = 0;
+    for item in items {
         match item {
-            Value::None => {}
-            Value::Array(Array { dtype, data: Data::Int(a) }) if !matches!(dtype, DType::Bool | DType::U8) => {
+            Value::None => axis += 1,
+            Value::Array(mask @ Array { dtype: DType::Bool | DType::U8, .. }) => {
+                if shape.get(axis..axis + mask.shape().len()) != Some(mask.shape()) {
+                    return Err(c.err(format!("a mask of shape {:?} at dimension {axis} of {shape:?}", mask.shape())));
+                }
+                let places = super::sift::nonzero(mask);
+                for d in 0..mask.shape().len() {
+                    let along: Vec<i64> = places.iter().map(|p| p[d] as i64).collect();
+                    given.push((
+                        axis,
+                        ArrayD::from_shape_vec(vec![along.len()], along).map_err(|e| c.err(e.to_string()))?,
+                    ));
+                    axis += 1;
+                }
+            }
+            Value::Array(Array { data: Data::Int(a), .. }) => {
                 given.push((axis, a.clone()));
+                axis += 1;
             }
             _ => return Err(c.err("expected integer indices")),
         }
@@ -66,23 +80,30 @@ fn indices_of(c: &Ctx<'_>, shape: &[usize]) -> Result<(Vec<usize>, Picks)> {
     Ok((common, out))
 }
 
-fn index(c: &Ctx<'_>) -> Result<Value> {
-    let x = c.array("self")?;
-    let (common, given) = indices_of(c, x.shape())?;
-    let rest: Vec<usize> = (0..x.shape().len()).filter(|i| given.iter().all(|(axis, _)| axis != i)).collect();
+/// The shape of what the argument `indices` picks of this shape, and the place of each element.
+pub fn pointed(c: &Ctx<'_>, x: &[usize]) -> Result<(Vec<usize>, Vec<usize>)> {
+    let (common, given) = indices_of(c, x)?;
+    let rest: Vec<usize> = (0..x.len()).filter(|i| given.iter().all(|(axis, _)| axis != i)).collect();
     // Neighbouring index tensors put their dimensions in their own place, others put them first.
     let together = given.windows(2).all(|w| w[0].0 + 1 == w[1].0);
     let lead = given.first().map_or(0, |(axis, _)| if together { *axis } else { 0 });
-    let whole = |part: &[usize]| part.iter().map(|i| x.shape()[*i]).collect::<Vec<_>>();
+    let whole = |part: &[usize]| part.iter().map(|i| x[*i]).collect::<Vec<_>>();
     let shape = [whole(&rest[..lead]), common.clone(), whole(&rest[lead..])].concat();
-    let (from, within) = (steps(x.shape()), steps(&common));
-    let y = pick(c, &x, &shape, |at| {
+    let (from, within) = (steps(x), steps(&common));
+    let at = places(c, &shape, |at| {
         let place = flat(&at[lead..lead + common.len()], &within);
         let picked: usize = given.iter().map(|(axis, v)| v[place] * from[*axis]).sum();
         let kept = at[..lead].iter().chain(&at[lead + common.len()..]).zip(&rest).map(|(i, axis)| i * from[*axis]);
         Ok(picked + kept.sum::<usize>())
     })?;
-    Ok(y.into())
+    Ok((shape, at))
+}
+
+fn index(c: &Ctx<'_>) -> Result<Value> {
+    let x = c.array("self")?;
+    let (shape, at) = pointed(c, x.shape())?;
+    let own = steps(&shape);
+    Ok(pick(c, &x, &shape, |i| Ok(at[flat(i, &own)]))?.into())
 }
 
 fn index_select(c: &Ctx<'_>) -> Result<Value> {
@@ -103,12 +124,12 @@ fn index_select(c: &Ctx<'_>) -> Result<Value> {
 }
 
 /// The place of an index that has another number on one dimension.
-fn moved_to(at: &[usize], axis: usize, from: &[usize], to: impl Fn(usize) -> usize) -> usize {
+pub fn moved_to(at: &[usize], axis: usize, from: &[usize], to: impl Fn(usize) -> usize) -> usize {
     at.iter().zip(from).enumerate().map(|(d, (i, s))| s * if d == axis { to(*i) } else { *i }).sum()
 }
 
 /// Places in `x` of an index tensor's elements along the dimension `dim`.
-fn along_index(c: &Ctx<'_>, x: &[usize]) -> Result<(Vec<usize>, Vec<usize>)> {
+pub fn along_index(c: &Ctx<'_>, x: &[usize]) -> Result<(Vec<usize>, Vec<usize>)> {
     let (shape, index) = index_of(c, "index")?;
     let axis = c.axis(c.int("dim")?, x.len())?;
     let small = x.len() <= 1 && shape.len() <= 1;
@@ -131,18 +152,6 @@ fn gather(c: &Ctx<'_>) -> Result<Value> {
     Ok(pick(c, &x, &shape, |i| Ok(at[flat(i, &own)]))?.into())
 }
 
-fn scatter(c: &Ctx<'_>) -> Result<Value> {
-    let (x, src) = (c.array("self")?, c.array("src")?);
-    let (shape, at) = along_index(c, x.shape())?;
-    let fits = shape.len() == src.shape().len() && shape.iter().zip(src.shape()).all(|(a, b)| a <= b);
-    if !fits && !at.is_empty() {
-        return Err(c.err(format!("an index of shape {shape:?} into a source of shape {:?}", src.shape())));
-    }
-    let from = steps(src.shape());
-    let src = pick(c, &src, &shape, |i| Ok(flat(i, &from)))?;
-    Ok(put(c, &x, &at, &src)?.into())
-}
-
 fn embedding(c: &Ctx<'_>) -> Result<Value> {
     let (w, (shape, index)) = (c.array("weight")?, index_of(c, "indices")?);
     let &[rows, width] = w.shape() else { return Err(c.err(format!("weight of shape {:?}", w.shape()))) };
@@ -153,33 +162,6 @@ fn embedding(c: &Ctx<'_>) -> Result<Value> {
         Ok(index[flat(row, &own)] * width + column[0])
     })?;
     Ok(y.into())
-}
-
-/// Puts `src` into `self` where `to` moves the numbers of one dimension.
-fn put_along(c: &Ctx<'_>, shape: &[usize], axis: usize, to: impl Fn(usize) -> usize) -> Result<Value> {
-    let (x, src) = (c.array("self")?, c.array("src")?);
-    if src.shape().iter().product::<usize>() != bounded(c, shape)? {
-        return Err(c.err(format!("a source of shape {:?}, expected {shape:?}", src.shape())));
-    }
-    let from = steps(x.shape());
-    let at = places(c, shape, |at| Ok(moved_to(at, axis, &from, &to)))?;
-    Ok(put(c, &x, &at, &src)?.into())
-}
-
-fn select_scatter(c: &Ctx<'_>) -> Result<Value> {
-    let mut shape = c.array("self")?.shape().to_vec();
-    let axis = c.axis(c.int("dim")?, shape.len())?;
-    let n = shape.get(axis).copied().ok_or_else(|| c.err("a tensor without dimensions"))?;
-    let i = wrapped(c, c.int("index")?, n)?;
-    shape[axis] = 1;
-    put_along(c, &shape, axis, |_| i)
-}
-
-fn slice_scatter(c: &Ctx<'_>) -> Result<Value> {
-    let mut shape = c.array("self")?.shape().to_vec();
-    let (axis, start, end, step) = super::view::range(c, &shape)?;
-    shape[axis] = (end - start).div_ceil(step);
-    put_along(c, &shape, axis, |i| start + i * step)
 }
 
 fn cumsum(c: &Ctx<'_>) -> Result<Value> {

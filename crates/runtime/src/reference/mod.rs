@@ -22,6 +22,8 @@ mod prims;
 mod quantized;
 mod reduce;
 mod resize;
+mod scatter;
+mod sift;
 mod sizes;
 #[cfg(test)]
 mod tests;
@@ -59,6 +61,8 @@ static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
         quantized::EVALS,
         reduce::EVALS,
         resize::EVALS,
+        scatter::EVALS,
+        sift::EVALS,
         sizes::EVALS,
         unary::EVALS,
         view::EVALS,
@@ -220,7 +224,7 @@ fn concrete(a: &Arg, values: &[Option<Value>], bound: &Bindings) -> Result<Value
 fn call_node(g: &Graph, id: NodeId, op: &'static Op, values: &[Option<Value>], bound: &Bindings) -> Result<Value> {
     let node = g.node(id);
     let args = node.args.iter().map(|a| concrete(a, values, bound)).collect::<Result<Vec<_>>>()?;
-    let strides = if op.base() == "as_strided" { storage(g, &node.args[0], bound)? } else { None };
+    let strides = if op.base().starts_with("as_strided") { storage(g, &node.args[0], bound)? } else { None };
     let divide = g.quantizes_by_division();
     call(&Ctx { op, args: &args, meta: &node.meta, node: &node.name, divide, strides })
 }

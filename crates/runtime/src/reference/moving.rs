@@ -2,7 +2,7 @@
 
 use super::EvalFn;
 use super::ctx::Ctx;
-use super::places::{bounded, flat, pick, steps};
+use super::places::{bounded, pick, steps};
 use super::value::{Array, Data, Value};
 use crate::error::Result;
 use ndarray::{ArrayD, Axis, Dimension, IxDyn, concatenate};
@@ -11,14 +11,6 @@ use ndarray::{ArrayD, Axis, Dimension, IxDyn, concatenate};
 pub const EVALS: &[(&str, EvalFn)] = &[
     ("aten.cat.default", cat),
     ("aten.constant_pad_nd.default", pad),
-    ("aten.reflection_pad2d.default", |c| {
-        around(c, |i, n| match i {
-            i if i < 0 => -i,
-            i if i >= n => 2 * (n - 1) - i,
-            i => i,
-        })
-    }),
-    ("aten.replication_pad2d.default", |c| around(c, |i, n| i.clamp(0, (n - 1).max(0)))),
     ("aten.repeat.default", repeat),
     ("aten.flip.default", flip),
 ];
@@ -81,21 +73,6 @@ fn pad(c: &Ctx<'_>) -> Result<Value> {
     };
     let data = data.ok_or_else(|| c.err("expected one number to pad with"))?;
     Ok(Array { dtype: x.dtype, data }.into())
-}
-
-/// Padding with elements of the tensor: `of` tells which one stands for a number outside of `0..n`.
-fn around(c: &Ctx<'_>, of: fn(i64, i64) -> i64) -> Result<Value> {
-    let x = c.array("self")?;
-    let (shape, moved) = padded(c, x.shape(), &c.ints("padding")?)?;
-    let from = steps(x.shape());
-    let y = pick(c, &x, &shape, |at| {
-        let inner = unmoved(at, &moved).into_iter().zip(x.shape()).map(|(i, n)| {
-            let i = of(i, *n as i64);
-            usize::try_from(i).ok().filter(|i| i < n).ok_or_else(|| c.err(format!("padding of {:?}", x.shape())))
-        });
-        Ok(flat(&inner.collect::<Result<Vec<_>>>()?, &from))
-    })?;
-    Ok(y.into())
 }
 
 fn repeat(c: &Ctx<'_>) -> Result<Value> {

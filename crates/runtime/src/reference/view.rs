@@ -7,7 +7,9 @@ use super::index::wrapped;
 use super::places::{bounded, flat, pick, places, steps};
 use super::value::{Array, Value};
 use crate::error::Result;
+use cleave_ir::Tensor;
 use ndarray::{ArrayD, Axis, IxDyn, Slice};
+use std::sync::Arc;
 
 /// The anchors of this file.
 pub const EVALS: &[(&str, EvalFn)] = &[
@@ -39,7 +41,38 @@ pub const EVALS: &[(&str, EvalFn)] = &[
     ("aten.detach.default", |c| Ok(c.array("self")?.into())),
     ("aten.select.int", select),
     ("aten.as_strided.default", as_strided),
+    ("aten.as_strided_copy.default", as_strided),
+    ("aten.resize.default", |c| {
+        let (x, size) = (c.array("self")?, c.sizes("size")?);
+        let count: usize = x.shape().iter().product();
+        let own = steps(&size);
+        // Elements that are too many are left out; where there are too few, anything stands: zeros.
+        let more = bounded(c, &size)?.saturating_sub(count);
+        let Value::Array(rest) = super::create::zeros(c, &[more])? else { return Err(c.err("no tensor")) };
+        let all = x.moved(
+            |a| Ok(a.iter().copied().chain(rest.to_f64()).collect::<ndarray::Array1<f64>>().into_dyn()),
+            |a| Ok(a.iter().copied().chain(rest.to_i64()).collect::<ndarray::Array1<i64>>().into_dyn()),
+        )?;
+        Ok(pick(c, &all, &size, |at| Ok(flat(at, &own)))?.into())
+    }),
+    ("aten.view.dtype", view_dtype),
 ];
+
+/// The bits of the elements as elements of another type.
+fn view_dtype(c: &Ctx<'_>) -> Result<Value> {
+    let t = c.array("self")?.to_tensor()?;
+    let dtype = c.dtype();
+    let mut shape = t.shape().to_vec();
+    let wrong = || c.err(format!("{} {:?} as {dtype}", t.dtype(), t.shape()));
+    if let Some(last) = shape.last_mut() {
+        let bytes = *last * t.dtype().size();
+        *last = if bytes.is_multiple_of(dtype.size()) { bytes / dtype.size() } else { return Err(wrong()) };
+    } else if dtype.size() != t.dtype().size() {
+        return Err(wrong());
+    }
+    let bits = Tensor::from_bytes(dtype, shape, Arc::new(t.to_bytes().into_owned()))?;
+    Ok(Array::from_tensor(&bits).into())
+}
 
 /// The array in this shape; one size may be -1.
 pub fn shaped(c: &Ctx<'_>, x: &Array, size: &[i64]) -> Result<Array> {
@@ -129,9 +162,9 @@ fn select(c: &Ctx<'_>) -> Result<Value> {
     Ok(x.moved(|a| Ok(a.index_axis(axis, i).to_owned()), |a| Ok(a.index_axis(axis, i).to_owned()))?.into())
 }
 
-/// Elements by their place in the storage of the input, which may lie in any order there, but without gaps.
-fn as_strided(c: &Ctx<'_>) -> Result<Value> {
-    let x = c.array("self")?;
+/// Sizes that the call states, and for each element of that shape its place in the input, by its place in the
+/// storage: there the input may lie in any order, but without gaps.
+pub fn stored(c: &Ctx<'_>, x: &Array) -> Result<(Vec<usize>, Vec<usize>)> {
     let (size, stride) = (c.sizes("size")?, c.sizes("stride")?);
     let offset = c.opt_int("storage_offset")?.unwrap_or(0);
     let offset = usize::try_from(offset).map_err(|_| c.err(format!("offset {offset}")))?;
@@ -145,9 +178,16 @@ fn as_strided(c: &Ctx<'_>) -> Result<Value> {
         }
     }
     let outside = || c.err(format!("an element outside of the {count} stored"));
-    let y = pick(c, &x, &size, |at| {
+    let at = places(c, &size, |at| {
         let place = flat(at, &stride).saturating_add(offset);
         stored.get(place).copied().flatten().ok_or_else(outside)
     })?;
-    Ok(y.into())
+    Ok((size, at))
+}
+
+fn as_strided(c: &Ctx<'_>) -> Result<Value> {
+    let x = c.array("self")?;
+    let (size, at) = stored(c, &x)?;
+    let own = steps(&size);
+    Ok(pick(c, &x, &size, |i| Ok(at[flat(i, &own)]))?.into())
 }
