@@ -4,8 +4,10 @@ use crate::builder::{Builder, Value};
 use crate::dim::{Bindings, Dim};
 use crate::error::{IrError, Result};
 use crate::graph::{Arg, Graph, Kind, Meta, Node, NodeId};
+use crate::op::Class;
 use crate::schema::Returns;
 use crate::subgraph::bind_operands;
+use indexmap::IndexMap;
 
 /// What a node becomes.
 pub enum Replace<'b> {
@@ -160,13 +162,29 @@ pub fn prune_rewritten(src: &Graph, g: &Graph) -> Graph {
     })
 }
 
+/// Sizes that only running tells, each with the first node whose value has it.
+fn sizes_told(g: &Graph) -> IndexMap<String, NodeId> {
+    let mut told = IndexMap::new();
+    if g.symbols.keys().any(|s| Dim::symbol(s).depends_on_data()) {
+        for (id, node) in g.nodes().filter(|(_, n)| n.op().is_some_and(|o| o.class != Class::Structural)) {
+            for s in node.meta.dims().iter().filter(|d| d.depends_on_data()).filter_map(Dim::as_symbol) {
+                told.entry(s.to_string()).or_insert(id);
+            }
+        }
+    }
+    told
+}
+
 /// [`prune`], sparing some nodes.
 fn keep(src: &Graph, spared: &dyn Fn(&Node) -> bool) -> Graph {
     let mut live = vec![false; src.len()];
+    let told = sizes_told(src);
     for (id, node) in src.nodes().rev() {
         if live[id.index()] || matches!(node.kind, Kind::Output | Kind::Placeholder) || spared(node) {
             live[id.index()] = true;
-            for n in node.args.iter().flat_map(Arg::nodes) {
+            let sizes = node.args.iter().flat_map(Arg::dims).flat_map(|d| d.symbols());
+            let tellers = sizes.filter_map(|s| told.get(&s).copied()).filter(|n| *n < id);
+            for n in node.args.iter().flat_map(Arg::nodes).chain(tellers) {
                 live[n.index()] = true;
             }
         }
@@ -230,6 +248,18 @@ mod tests {
         let src = text::parse(src).unwrap();
         let with = src.bind(&[vec![3, 4, 8]]).unwrap();
         assert_eq!(bind(&src, &with).unwrap().to_string(), want);
+    }
+
+    #[test]
+    fn what_tells_a_size_stays() {
+        let src = "graph(%x: i64[], %y: f32[6]) where 0 <= u0 {
+  %item = aten.item(%x): int<u0>
+  %narrow = aten.slice.Tensor(%y, 0, 1, <1 + u0>): f32[u0]
+  return %narrow
+}
+";
+        let out = transform(&text::parse(src).unwrap(), |_, _, _, _| Ok(Replace::Copy)).unwrap();
+        assert_eq!(out.to_string().matches("aten.item").count(), 1);
     }
 
     #[test]

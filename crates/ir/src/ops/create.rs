@@ -28,7 +28,7 @@ pub static ARANGE_START: OpDef = OpDef {
         let args = vec![c.arg("start").clone(), c.arg("end").clone(), 1i64.into(), c.arg("dtype").clone()];
         vec![c.b.call("aten.arange.start_step", args)]
     }),
-    example: "1, 4",
+    example: "1, 4, f32",
     ..SUGAR
 };
 
@@ -118,12 +118,12 @@ filled! {
     /// Zeros.
     ZEROS = "aten.zeros.default",
         "(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "[2, 3]",
+        "[2, 3], f32",
         |c| full(c, 0i64.into(), DType::F32);
     /// Ones.
     ONES = "aten.ones.default",
         "(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "[2, 3], f64",
+        "[2, 3], f32",
         |c| full(c, 1i64.into(), DType::F32);
     /// Zeros of another tensor's type.
     NEW_ZEROS = "aten.new_zeros.default",

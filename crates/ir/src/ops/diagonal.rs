@@ -280,7 +280,7 @@ pub static EYE: OpDef = OpDef {
     schema: "(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     class: Class::Creation,
     rule: Some(|c| eye(c, &c.dim("n"), &c.dim("n"))),
-    example: "3",
+    example: "3, f32",
     ..BASE
 };
 
@@ -290,7 +290,7 @@ pub static EYE_M: OpDef = OpDef {
     schema: "(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     class: Class::Creation,
     rule: Some(|c| eye(c, &c.dim("n"), &c.dim("m"))),
-    example: "2, 3",
+    example: "2, 3, f32",
     ..BASE
 };
 

@@ -231,7 +231,29 @@ pub static EMBEDDING_RENORM: OpDef = OpDef {
     schema: "(Tensor self, Tensor indices, float max_norm, float norm_type) -> Tensor",
     accuracy: Accuracy::Approximate,
     infer: Some(same),
-    ..BASE
+    rule: Some(|c| {
+        let (w, most, p) = (c.tensor("self"), c.float("max_norm"), c.float("norm_type"));
+        let [rows, _] = w.shape().try_into().unwrap_or_else(|shape: Vec<Dim>| {
+            c.fail(&format!("a table of shape {shape:?}"));
+            [Dim::from(0i64), Dim::from(0i64)]
+        });
+        let along = || vec![vec![1i64].into(), true.into()];
+        let sizes = w.abs();
+        let power = |x: Value<'_>, p: f64| c.b.call("aten.pow.Tensor_Scalar", vec![x.into(), p.into()]);
+        let norms = if p == f64::INFINITY {
+            sizes.op("aten.amax", along())
+        } else {
+            power(power(sizes, p).op("aten.sum.dim_IntList", along()), 1.0 / p)
+        };
+        let none = c.b.call("aten.full", vec![vec![rows, 1i64.into()].into(), false.into(), DType::Bool.into()]);
+        let yes = c.b.call("aten.scalar_tensor", vec![true.into(), DType::Bool.into()]);
+        let named = none.op("aten.index_put", vec![vec![c.tensor("indices")].into(), yes.into()]);
+        let over = named.op("aten.logical_and", vec![norms.op("aten.gt.Scalar", vec![most.into()]).into()]);
+        let factor = (norms + 1e-7).reciprocal() * most;
+        vec![over.op("aten.where.self", vec![(w * factor).into(), w.into()])]
+    }),
+    example: "f32[4, 2], i64[2]<4, 100.0, 2.0 | f32[4, 2], i64[2]<4, 100.0, 1.0",
+    ..CORE
 };
 
 /// [`EMBEDDING_RENORM`] in place.
@@ -252,8 +274,71 @@ pub static EMBEDDING_BAG_FORWARD_ONLY: OpDef = OpDef {
     schema: "(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)",
     accuracy: Accuracy::Approximate,
     infer: Some(|c| bag_metas(c, true)),
-    ..BASE
+    rule: Some(summed_up),
+    example: "f32[4, 2], i64[5]<4, i64[2]<2 | f32[4, 2], i64[3]<4, i64[1]<1, false, 1, false, none, false, 2 \
+              | f32[4, 2]!, i64[4]<4, i64[1]<1, false, 2 | f32[4, 2], i64[3]<4, i64[1]<1, false, 0, false, f32[3]",
+    ..CORE
 };
+
+/// Rows are added, or combined, where the bag of each says.
+fn summed_up<'b>(c: &Call<'b>) -> Vec<Value<'b>> {
+    let (w, indices, offsets) = (c.tensor("weight"), c.tensor("indices"), c.tensor("offsets"));
+    let (mode, padding) = (c.int("mode"), c.int("padding_idx"));
+    let metas = match bag_metas(c, c.op.name == EMBEDDING_BAG_FORWARD_ONLY.name) {
+        Ok(Meta::Tuple(items)) => items,
+        Ok(_) => return vec![],
+        Err(e) => {
+            c.b.fail(e);
+            return vec![];
+        }
+    };
+    let shape = |i: usize| metas.get(i).and_then(Meta::as_tensor).map(|m| m.shape.clone()).unwrap_or_default();
+    let (bags, count) = (shape(0)[0].clone(), indices.shape()[0].clone());
+    let range = |n: &Dim| c.b.call("aten.arange", vec![n.clone().into(), offsets.dtype().into()]);
+    let column = |v: Value<'_>| c.b.call("aten.unsqueeze", vec![v.into(), (-1i64).into()]);
+    let zeros = |shape: Vec<Dim>, dtype: DType| c.b.call("aten.full", vec![shape.into(), 0i64.into(), dtype.into()]);
+    let starts = offsets.op("aten.slice.Tensor", vec![0i64.into(), 0i64.into(), bags.clone().into()]);
+    let places = range(&count);
+    let bag_of = places.op("aten.bucketize.Tensor", vec![starts.into(), false.into(), true.into()]) - 1i64;
+    let counts = indices.op("aten.ne.Scalar", vec![padding.into()]);
+    let rows = w.op("aten.index_select", vec![0i64.into(), indices.into()]);
+    let skipped = column(counts.op("aten.logical_not", vec![]));
+    let added =
+        |to: Value<'_>, v: Value<'_>| c.b.call("aten.index_add", vec![to.into(), 0i64.into(), bag_of.into(), v.into()]);
+    let sizes = added(zeros(vec![bags.clone()], offsets.dtype()), counts.to(offsets.dtype()));
+    let mut most = sizes;
+    let made = if mode == 2 {
+        let lowest = rows.op("aten.masked_fill.Scalar", vec![skipped.into(), f64::NEG_INFINITY.into()]);
+        let at = column(bag_of).op("aten.expand", vec![rows.shape().into()]);
+        let combined = |to: Value<'_>, v: Value<'_>, how: &str| {
+            let args = vec![to.into(), 0i64.into(), at.into(), v.into(), how.into(), false.into()];
+            c.b.call("aten.scatter_reduce.two", args)
+        };
+        let greatest = combined(zeros(shape(0), w.dtype()), lowest, "amax");
+        let empty = column(sizes.op("aten.eq.Scalar", vec![0i64.into()]));
+        let greatest = greatest.op("aten.masked_fill.Scalar", vec![empty.into(), 0i64.into()]);
+        // The first of a bag's rows that has the greatest element.
+        let is_it = lowest.op("aten.eq.Tensor", vec![greatest.op("aten.gather", vec![0i64.into(), at.into()]).into()]);
+        let last = c.b.call("aten.scalar_tensor", vec![(count - Dim::from(1i64)).into(), offsets.dtype().into()]);
+        let at_place = is_it.op("aten.where.self", vec![column(places).into(), last.into()]);
+        let first = combined(zeros(shape(0), offsets.dtype()), at_place, "amin");
+        most = indices.op("aten.index.Tensor", vec![vec![first].into()]).to(offsets.dtype());
+        greatest
+    } else {
+        let rows = rows.op("aten.masked_fill.Scalar", vec![skipped.into(), 0i64.into()]);
+        let rows = c.opt_tensor("per_sample_weights").map_or(rows, |by| rows * column(by));
+        let sums = added(zeros(shape(0), w.dtype()), rows);
+        if mode == 1 { sums / column(sizes.clamp(Some(1.0), None).to(w.dtype())) } else { sums }
+    };
+    let fitted = |v: Value<'_>, i: usize| match shape(i).first() {
+        Some(n) if v.shape().first() != Some(n) => {
+            let more = n.clone() - v.shape().first().cloned().unwrap_or(Dim::from(0i64));
+            c.b.call("aten.constant_pad_nd", vec![v.into(), vec![Dim::from(0i64), more].into()])
+        }
+        _ => c.b.call("aten.alias", vec![v.into()]),
+    };
+    vec![made, fitted(bag_of.to(offsets.dtype()), 1), fitted(sizes, 2), most]
+}
 
 fn bag_metas(c: &Call<'_>, forward_only: bool) -> Result<Meta> {
     let (w, i, o) = (c.meta("weight")?, c.meta("indices")?, c.meta("offsets")?);
@@ -312,6 +397,7 @@ pub static EMBEDDING_BAG: OpDef = OpDef {
         c.b.resolve(op, [given, &[padding(c)]].concat(), &c.name).map(|(_, meta)| meta)
     }),
     rule: Some(bags),
+    example: "f32[4, 2], i64[5]<4, i64[2]<2",
     ..SPELLED
 };
 
@@ -319,6 +405,7 @@ pub static EMBEDDING_BAG: OpDef = OpDef {
 pub static EMBEDDING_BAG_PADDING_IDX: OpDef = OpDef {
     name: "aten.embedding_bag.padding_idx",
     schema: "(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)",
+    example: "f32[4, 2], i64[5]<4, i64[2]<2, false, 1, false, none, false, 2",
     ..EMBEDDING_BAG
 };
 

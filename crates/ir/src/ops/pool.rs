@@ -302,7 +302,7 @@ pub static MAX_UNPOOL2D: OpDef = OpDef {
     schema: "(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor",
     infer: Some(|c| adaptive(c, 2)),
     rule: Some(|c| unpool(c, 2)),
-    example: "f32[1, 2, 1, 2], i64[1, 2, 1, 2]<2, [2, 4]",
+    example: "f32[1, 2, 1, 2], i64[1, 2, 1, 2]<2!, [2, 4]",
     ..BASE
 };
 
@@ -312,7 +312,7 @@ pub static MAX_UNPOOL3D: OpDef = OpDef {
     schema: "(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor",
     infer: Some(|c| adaptive(c, 3)),
     rule: Some(|c| unpool(c, 3)),
-    example: "f32[1, 2, 1, 1, 2], i64[1, 2, 1, 1, 2]<2, [1, 2, 4], [2, 2, 2], [0, 0, 0]",
+    example: "f32[1, 2, 1, 1, 2], i64[1, 2, 1, 1, 2]<2!, [1, 2, 4], [2, 2, 2], [0, 0, 0]",
     ..BASE
 };
 

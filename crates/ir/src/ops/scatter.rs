@@ -216,7 +216,7 @@ pub static INDEX_FILL: OpDef = OpDef {
         let dtype = c.tensor("self").dtype();
         filled(c, c.b.call("aten.scalar_tensor", vec![c.arg("value").clone(), dtype.into()]))
     }),
-    example: "f32[3, 2], 0, i64[2]<3, 0.5 | f32[], 0, i64[1]<1, 0.5",
+    example: "f32[3, 2], 0, i64[2]<3!, 0.5 | f32[], 0, i64[1]<1, 0.5",
     ..SPELLED
 };
 
@@ -225,7 +225,7 @@ pub static INDEX_FILL_TENSOR: OpDef = OpDef {
     name: "aten.index_fill.int_Tensor",
     schema: "(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
     rule: Some(|c| filled(c, c.tensor("value"))),
-    example: "f32[3, 2], 0, i64[2]<3, f32[]",
+    example: "f32[3, 2], 0, i64[2]<3!, f32[]",
     ..SPELLED
 };
 
@@ -243,7 +243,7 @@ pub static PUT: OpDef = OpDef {
         let args = vec![vec![index].into(), flat(c.tensor("source")).into(), c.arg("accumulate").clone()];
         vec![flat(x).op("aten.index_put", args).view(x.shape())]
     }),
-    example: "f32[2, 3], i64[2]<6, f32[2] | f32[2, 3], i64[2]<6, f32[2], true",
+    example: "f32[2, 3], i64[2]<6!, f32[2] | f32[2, 3], i64[2]<6, f32[2], true",
     ..CORE
 };
 

@@ -339,6 +339,7 @@ pub static REPEAT_INTERLEAVE_SELF_TENSOR: OpDef = OpDef {
         let places = repeats.op("aten.repeat_interleave.Tensor", vec![c.arg("output_size").clone()]);
         vec![x.op("aten.index_select", vec![axis.into(), places.into()])]
     }),
+    example: "f32[2, 3], i64[3], 1 | f32[3], i64[1]",
     ..BASE
 };
 

@@ -39,6 +39,7 @@ pub static ARGWHERE: OpDef = OpDef {
     schema: "(Tensor self) -> Tensor",
     infer: NONZERO.infer,
     rule: Some(|c| vec![c.tensor("self").op("aten.nonzero", vec![])]),
+    example: "bool[2, 3]",
     ..SPELLED
 };
 
@@ -53,6 +54,7 @@ pub static NONZERO_NUMPY: OpDef = OpDef {
     name: "aten.nonzero_numpy.default",
     schema: "(Tensor self) -> Tensor[]",
     rule: Some(|c| by_dimension(c, c.tensor("self"))),
+    example: "bool[2, 3]",
     ..SPELLED
 };
 
@@ -61,6 +63,7 @@ pub static WHERE: OpDef = OpDef {
     name: "aten.where.default",
     schema: "(Tensor condition) -> Tensor[]",
     rule: Some(|c| by_dimension(c, c.tensor("condition"))),
+    example: "bool[2, 3]",
     ..SPELLED
 };
 
@@ -82,6 +85,7 @@ pub static MASKED_SELECT: OpDef = OpDef {
         }
         vec![x.op("aten.index.Tensor", vec![vec![*mask].into()])]
     }),
+    example: "f32[2, 3], bool[3]",
     ..CORE
 };
 
@@ -155,7 +159,6 @@ pub static ONE_HOT: OpDef = OpDef {
         let wide = x.op("aten.unsqueeze", vec![(-1i64).into()]);
         vec![wide.op("aten.eq.Tensor", vec![classes.into()]).to(DType::I64)]
     }),
-    example: "i64[3]<4, 4",
     ..SPELLED
 };
 

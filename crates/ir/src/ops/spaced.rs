@@ -106,21 +106,21 @@ macro_rules! spaced {
 
 spaced! {
     /// Numbers at equal steps.
-    LINSPACE = "aten.linspace.default", lin, "Scalar start, Scalar end", "", "0, 1, 4 | 1, 5, 1 | 1.5, 2, 0";
+    LINSPACE = "aten.linspace.default", lin, "Scalar start, Scalar end", "", "0, 1, 4, f32 | 1, 5, 1, f32 | 1.5, 2, 0, f32 | 0, 7, 3, i64";
     /// Numbers at equal steps between numbers of tensors.
-    LINSPACE_TENSORS = "aten.linspace.Tensor_Tensor", lin, "Tensor start, Tensor end", "", "f32[], f32[], 4";
+    LINSPACE_TENSORS = "aten.linspace.Tensor_Tensor", lin, "Tensor start, Tensor end", "", "f32[], f32[], 4, f32";
     /// Numbers at equal steps from that of a tensor.
-    LINSPACE_FROM = "aten.linspace.Tensor_Scalar", lin, "Tensor start, Scalar end", "", "f32[], 2, 4 | f32[], 2, 1";
+    LINSPACE_FROM = "aten.linspace.Tensor_Scalar", lin, "Tensor start, Scalar end", "", "f32[], 2, 4, f32 | f32[], 2, 1, f32";
     /// Numbers at equal steps to that of a tensor.
-    LINSPACE_TO = "aten.linspace.Scalar_Tensor", lin, "Scalar start, Tensor end", "", "2, f32[], 4";
+    LINSPACE_TO = "aten.linspace.Scalar_Tensor", lin, "Scalar start, Tensor end", "", "2, f32[], 4, f32";
     /// Powers with exponents at equal steps.
-    LOGSPACE = "aten.logspace.default", log, "Scalar start, Scalar end", ", float base=10.0", "0, 1, 4";
+    LOGSPACE = "aten.logspace.default", log, "Scalar start, Scalar end", ", float base=10.0", "0, 1, 4, 10.0, f32";
     /// Powers with exponents at equal steps between numbers of tensors.
-    LOGSPACE_TENSORS = "aten.logspace.Tensor_Tensor", log, "Tensor start, Tensor end", ", float base=10.0", "f32[], f32[], 4, 2.0";
+    LOGSPACE_TENSORS = "aten.logspace.Tensor_Tensor", log, "Tensor start, Tensor end", ", float base=10.0", "f32[], f32[], 4, 2.0, f32";
     /// Powers with exponents at equal steps from that of a tensor.
-    LOGSPACE_FROM = "aten.logspace.Tensor_Scalar", log, "Tensor start, Scalar end", ", float base=10.0", "f32[], 2, 4";
+    LOGSPACE_FROM = "aten.logspace.Tensor_Scalar", log, "Tensor start, Scalar end", ", float base=10.0", "f32[], 2, 4, 3.0, f32";
     /// Powers with exponents at equal steps to that of a tensor.
-    LOGSPACE_TO = "aten.logspace.Scalar_Tensor", log, "Scalar start, Tensor end", ", float base=10.0", "2, f32[], 4";
+    LOGSPACE_TO = "aten.logspace.Scalar_Tensor", log, "Scalar start, Tensor end", ", float base=10.0", "2, f32[], 4, 2.0, f32";
 }
 
 /// Rows of powers 0 to `N - 1` of each element.
@@ -150,7 +150,6 @@ pub static LINALG_VANDER: OpDef = OpDef {
         let ones = powers.op("aten.new_ones", vec![shape.into()]);
         vec![c.b.call("aten.cat", vec![vec![ones, powers].into(), (-1i64).into()])]
     }),
-    example: "f32[3] | f32[2, 2], 4",
     ..BASE
 };
 

@@ -40,7 +40,8 @@ fn slice(c: &Call<'_>) -> Result<Meta> {
         }
     };
     let (start, end) = (bound("start", 0i64.into()), bound("end", n.clone()));
-    if start.depends_on_data() || (end.depends_on_data() && end != n) {
+    let known = (end.clone() - start.clone()).as_const().is_some_and(|span| span >= 0);
+    if !known && (start.depends_on_data() || end.depends_on_data() && end != n) {
         m.shape[axis] = Dim::unknown(0);
         return Ok(Meta::Tensor(m));
     }
@@ -71,6 +72,7 @@ pub static NARROW_TENSOR: OpDef = OpDef {
         let start = c.tensor("start").op("aten.item", vec![]);
         vec![c.tensor("self").op("aten.narrow", vec![c.arg("dim").clone(), start.into(), c.arg("length").clone()])]
     }),
+    example: "f32[6, 2], 0, i64[], 2",
     ..SUGAR
 };
 
@@ -339,6 +341,7 @@ pub static TENSOR_SPLIT_TENSOR: OpDef = OpDef {
         let places = (0..items.len()).map(|i| c.b.getitem(all, i).op("aten.item", vec![]).into()).collect();
         at_places(c, c.tensor("self"), c.int("dim"), places)
     }),
+    example: "f32[6, 2], i64[1]",
     ..SUGAR
 };
 

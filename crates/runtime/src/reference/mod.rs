@@ -9,7 +9,6 @@ mod control;
 mod conv;
 mod create;
 mod ctx;
-mod embedding;
 mod histogram;
 mod index;
 mod matmul;
@@ -54,7 +53,6 @@ static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
         conv::EVALS,
         create::EVALS,
         histogram::EVALS,
-        embedding::EVALS,
         index::EVALS,
         matmul::EVALS,
         moving::EVALS,

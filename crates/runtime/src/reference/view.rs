@@ -46,11 +46,14 @@ pub const EVALS: &[(&str, EvalFn)] = &[
         let (x, size) = (c.array("self")?, c.sizes("size")?);
         let count: usize = x.shape().iter().product();
         let own = steps(&size);
-        // Elements that are too many are left out; where there are too few, anything stands: the last one.
-        if count == 0 {
-            return super::create::zeros(c, &size);
-        }
-        Ok(pick(c, &x, &size, |at| Ok(flat(at, &own).min(count - 1)))?.into())
+        // Elements that are too many are left out; where there are too few, anything stands: zeros.
+        let more = bounded(c, &size)?.saturating_sub(count);
+        let Value::Array(rest) = super::create::zeros(c, &[more])? else { return Err(c.err("no tensor")) };
+        let all = x.moved(
+            |a| Ok(a.iter().copied().chain(rest.to_f64()).collect::<ndarray::Array1<f64>>().into_dyn()),
+            |a| Ok(a.iter().copied().chain(rest.to_i64()).collect::<ndarray::Array1<i64>>().into_dyn()),
+        )?;
+        Ok(pick(c, &all, &size, |at| Ok(flat(at, &own)))?.into())
     }),
     ("aten.view.dtype", view_dtype),
 ];

@@ -41,6 +41,23 @@ pub(super) static TABLE: &[Derivative] = &[
         d.give("self", d.b.call("aten.stack", vec![parts(d).into(), d.arg("dim").clone()]));
     }),
     Derivative::new("aten.as_strided.default", "f32[2, 3], [3, 2], [1, 3] | f32[6], [2, 3], [1, 1], 1", strided),
+    Derivative::new("aten.as_strided_scatter.default", "f32[2, 3], f32[2, 2], [2, 2], [3, 2]", |d| {
+        if !d.tensor("self").is_contiguous() {
+            return d.fail("a tensor that does not lie in row-major order");
+        }
+        let rest = || ["size", "stride", "storage_offset"].map(|n| d.arg(n).clone()).to_vec();
+        let src = zeros(d.tensor("src"));
+        d.give("self", d.g().op("aten.as_strided_scatter", [vec![src.into()], rest()].concat()));
+        d.give("src", d.g().op("aten.as_strided", rest()));
+    }),
+    Derivative::new("aten.resize.default", "f32[2, 3], [4] | f32[2, 2], [2, 3]", |d| {
+        // What is too much was left out; what was too little stands for nothing.
+        let count = |v: Value<'_>| v.shape().into_iter().product::<Dim>();
+        let (x, g) = (d.tensor("self"), d.g());
+        let pads = vec![Dim::from(0i64), count(x) - count(g)];
+        let flat = reshape(g, vec![count(g)]).op("aten.constant_pad_nd", vec![pads.into()]);
+        d.give("self", reshape(flat, x.shape()));
+    }),
 ];
 
 fn reshaped(d: &Gradient<'_>) {

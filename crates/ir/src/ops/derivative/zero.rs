@@ -7,6 +7,7 @@ const FORM: &str = "only the shape and type of its argument count";
 const CUT: &str = "made to hold gradients back";
 const WHOLE: &str = "its results are whole numbers or truth values";
 const COUNTS: &str = "it counts elements";
+const BITS: &str = "it reads the bits of elements";
 const EQUAL: &str = "elements that are equal give one result";
 const UNKNOWN: &str = "torch has no derivative of it";
 const LEVELS: &str = "gradients do not pass through integer levels; take them of the float model";
@@ -69,6 +70,13 @@ pub(super) static TABLE: &[Derivative] = &[
     Derivative::refused("quantized_decomposed.dequantize_per_tensor.tensor2", LEVELS),
     Derivative::refused("quantized_decomposed.choose_qparams.tensor", LEVELS),
     Derivative::refused("quantized_decomposed.choose_qparams_symmetric.tensor", LEVELS),
+    Derivative::zero("aten.detach_copy.default", CUT),
+    Derivative::zero("aten.nonzero.default", WHOLE),
+    Derivative::zero("aten.nonzero_static.default", WHOLE),
+    Derivative::zero("aten._local_scalar_dense.default", WHOLE),
+    Derivative::zero("aten.repeat_interleave.Tensor", WHOLE),
+    Derivative::zero("aten.sym_storage_offset.default", WHOLE),
+    Derivative::refused("aten.view.dtype", BITS),
 ];
 
 /// The three overloads of each orthogonal polynomial.
