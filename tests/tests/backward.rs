@@ -76,6 +76,21 @@ fn a_networks_gradients_are_torchs() {
     assert_eq!(compared, recorded.len() - 2);
 }
 
+/// A result that a backward op was not asked for is none in a file.
+#[test]
+fn joint_graphs_go_into_files_and_back() {
+    let joint = backward(&read_pt2(&fixture("fashion/tiny_static.pt2")).unwrap()).unwrap();
+    let core = decompose(&joint, &Table::core()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["joint.pt2", "joint.clv"] {
+        let path = dir.path().join(name);
+        cleave::pipeline::write(&path, &core).unwrap();
+        let again = cleave_formats::read(&path).unwrap();
+        assert_eq!(again.op_counts(), core.op_counts(), "{name}");
+        assert_eq!(again.output_names.len(), core.output_names.len(), "{name}");
+    }
+}
+
 fn network(name: &str) -> Graph {
     text::parse(&std::fs::read_to_string(fixture(&format!("graphs/{name}.graph"))).unwrap()).unwrap()
 }

@@ -245,16 +245,20 @@ impl<'g> Writer<'g> {
         let name = self.names.node(id).to_string();
         match (&n.meta, returns) {
             (Meta::Tuple(items), _) => {
-                let list: Vec<Value> = (0..items.len())
-                    .map(|i| {
-                        let item = self.names.item(id, i).map_or_else(|| format!("{name}_unused_{i}"), String::from);
-                        self.state(&item, &items[i]);
-                        json!({ "name": item })
-                    })
-                    .collect();
+                let mut tensor = |i: usize| {
+                    let item = self.names.item(id, i).map_or_else(|| format!("{name}_unused_{i}"), String::from);
+                    self.state(&item, &items[i]);
+                    json!({ "name": item })
+                };
+                let places = 0..items.len();
                 match returns {
-                    Returns::List => json!([{ "as_tensors": list }]),
-                    _ => list.into_iter().map(|t| json!({ "as_tensor": t })).collect(),
+                    Returns::List => json!([{ "as_tensors": places.map(tensor).collect::<Vec<_>>() }]),
+                    _ => places
+                        .map(|i| match &items[i] {
+                            Meta::None => json!({ "as_none": true }),
+                            _ => json!({ "as_tensor": tensor(i) }),
+                        })
+                        .collect(),
                 }
             }
             (Meta::Tensor(_), _) => json!([{"as_tensor": {"name": name}}]),
