@@ -33,9 +33,20 @@ fn network(name: &str) -> Graph {
     text::parse(&src).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-/// Networks whose histogram at `inductor` is not torch's.
-const NOT_INDUCTOR: [&str; 6] =
-    ["convnext_tiny", "vit_b_16", "swin_t", "maxvit_t", "lraspp_mobilenet_v3_large", "deeplabv3_mobilenet_v3_large"];
+/// Networks whose histogram at `inductor` is not torch's, with the reason.
+const NOT_INDUCTOR: [(&str, &str); 4] = [
+    (
+        "convnext_tiny",
+        "how a decomposed layer norm of a permuted tensor lies decides on one clone before a linear layer",
+    ),
+    ("swin_t", "as convnext_tiny: two linear layers behind layer norms of rolled windows"),
+    ("maxvit_t", "as convnext_tiny: the linear layers behind window and grid partitions"),
+    ("vit_b_16", "the CPU's attention kernel lays its result out so that torch needs no second clone"),
+];
+
+fn differs_at_inductor(name: &str) -> bool {
+    NOT_INDUCTOR.iter().any(|(n, _)| *n == name)
+}
 
 /// How the counts of one graph differ from another's, as `op: here, there`.
 fn difference(a: &Counts, b: &Counts) -> Vec<String> {
@@ -50,14 +61,14 @@ fn check(name: &str, g: &Graph, all: &serde_json::Value, bad: &mut Vec<String>) 
             "export" => counts(g),
             table => match decompose(g, &Table::named(table).unwrap()) {
                 Ok(g) => counts(&g),
-                Err(_) if NOT_INDUCTOR.contains(&name) => continue,
+                Err(_) if differs_at_inductor(name) => continue,
                 Err(e) => {
                     bad.push(format!("{name} at {stage}: {e}"));
                     continue;
                 }
             },
         };
-        if stage == "inductor" && NOT_INDUCTOR.contains(&name) {
+        if stage == "inductor" && differs_at_inductor(name) {
             continue;
         }
         let d = difference(&got, &torch(all, name, stage));

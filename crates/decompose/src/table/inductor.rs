@@ -79,6 +79,11 @@ const ADD: &[Step] = &[
         }
     }),
     Step::with("aten.upsample_bilinear2d.vec", "gathers and pointwise arithmetic, which fuse", bilinear),
+    Step::with("aten.scaled_dot_product_attention", "a kernel of its own", |c| {
+        let pick = |n: &str| c.arg(n).clone();
+        let args = ["query", "key", "value", "dropout_p", "is_causal", "attn_mask", "scale"].map(pick);
+        vec![c.b.getitem(c.b.call("aten._scaled_dot_product_flash_attention_for_cpu", args.to_vec()), 0)]
+    }),
 ];
 
 /// What Inductor lowers better itself.
@@ -94,6 +99,13 @@ const REMOVE: &[Step] = &[
     Step::own("aten.baddbmm", "its rule computes in f32, which costs speed"),
     Step::own("aten.select_scatter", "a later pass that works in place looks for it"),
     Step::own("aten.slice_scatter", "a later pass that works in place looks for it"),
+    Step::own("aten.addcmul", "its lowering uses fused multiply-adds"),
+    Step::own("aten.addcdiv", "its lowering uses fused multiply-adds"),
+    Step::own("aten._unsafe_index.Tensor", "lowered without bounds checks, which its rule would bring back"),
+    Step::own("aten._unsafe_masked_index", "lowered as one masked load"),
+    Step::own("aten._unsafe_masked_index_put_accumulate", "lowered as one masked store"),
+    Step::own("aten._softmax_backward_data", "lowered with a fused multiply-add"),
+    Step::own("aten._scaled_dot_product_flash_attention_for_cpu", "a kernel of its own"),
 ];
 
 impl Table {
