@@ -159,6 +159,7 @@ pub static ONE_HOT: OpDef = OpDef {
         let wide = x.op("aten.unsqueeze", vec![(-1i64).into()]);
         vec![wide.op("aten.eq.Tensor", vec![classes.into()]).to(DType::I64)]
     }),
+    example: "i64[3]<4, 4 | i64[3]<4",
     ..SPELLED
 };
 

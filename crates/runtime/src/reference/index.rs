@@ -9,11 +9,15 @@ use cleave_numerics::DType;
 use ndarray::ArrayD;
 
 /// The anchors of this file.
-pub const EVALS: &[(&str, EvalFn)] =
-    &[("aten.index.Tensor", index), ("aten.index_select.default", index_select), ("aten.gather.default", gather)];
+pub const EVALS: &[(&str, EvalFn)] = &[
+    ("aten.index.Tensor", index),
+    ("aten.index_select.default", index_select),
+    ("aten.gather.default", gather),
+    ("aten.embedding.default", embedding),
+];
 
 /// An index into `n` places.
-pub fn within(c: &Ctx<'_>, i: i64, n: usize) -> Result<usize> {
+fn within(c: &Ctx<'_>, i: i64, n: usize) -> Result<usize> {
     usize::try_from(i).ok().filter(|i| *i < n).ok_or_else(|| c.err(format!("index {i} of {n}")))
 }
 
@@ -23,7 +27,7 @@ pub fn wrapped(c: &Ctx<'_>, i: i64, n: usize) -> Result<usize> {
 }
 
 /// An index tensor, in row-major order.
-pub fn index_of(c: &Ctx<'_>, name: &str) -> Result<(Vec<usize>, Vec<i64>)> {
+fn index_of(c: &Ctx<'_>, name: &str) -> Result<(Vec<usize>, Vec<i64>)> {
     let a = c.array(name)?;
     match &a.data {
         Data::Int(v) => Ok((a.shape().to_vec(), v.iter().copied().collect())),
@@ -145,4 +149,16 @@ fn gather(c: &Ctx<'_>) -> Result<Value> {
     let (shape, at) = along_index(c, x.shape())?;
     let own = steps(&shape);
     Ok(pick(c, &x, &shape, |i| Ok(at[flat(i, &own)]))?.into())
+}
+
+fn embedding(c: &Ctx<'_>) -> Result<Value> {
+    let (w, (shape, index)) = (c.array("weight")?, index_of(c, "indices")?);
+    let &[rows, width] = w.shape() else { return Err(c.err(format!("weight of shape {:?}", w.shape()))) };
+    let index = index.into_iter().map(|i| within(c, i, rows)).collect::<Result<Vec<_>>>()?;
+    let own = steps(&shape);
+    let y = pick(c, &w, &[shape.clone(), vec![width]].concat(), |at| {
+        let (row, column) = at.split_at(shape.len());
+        Ok(index[flat(row, &own)] * width + column[0])
+    })?;
+    Ok(y.into())
 }
