@@ -27,11 +27,14 @@ pub mod distance;
 pub mod dropout;
 pub mod einsum;
 pub mod expr;
+pub mod factor;
+pub mod fourier;
 pub mod in_place;
 pub mod index;
 pub mod infer;
 pub mod linear;
 pub mod loss;
+pub mod matrix;
 pub mod norm;
 pub mod order;
 pub mod pad;
@@ -83,11 +86,14 @@ pub static ALL: &[&[&OpDef]] = &[
     dropout::OPS[0],
     dropout::OPS[1],
     einsum::OPS,
+    factor::OPS,
+    fourier::OPS,
     in_place::OPS,
     index::OPS,
     linear::OPS,
     loss::OPS[0],
     loss::OPS[1],
+    matrix::OPS,
     norm::OPS,
     order::OPS,
     pad::OPS,

@@ -153,7 +153,7 @@ family! {
     ISIN = "aten.isin.Tensor_Tensor",
         "(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor", OpDef {
         rule: Some(|c| vec![among(c, c.tensor("elements"), c.tensor("test_elements"))]),
-        example: "f32[2], f32[20], false, true",
+        example: "f32[2, 3], f32[2] | f32[2], f32[20], false, true",
         ..SUGAR
     };
     /// Whether each element is a number.
@@ -173,7 +173,7 @@ family! {
             let element = c.b.call("aten.scalar_tensor", vec![c.arg("element").clone()]);
             vec![among(c, element, c.tensor("test_elements"))]
         }),
-        example: "1.0, f32[3, 4]",
+        example: "1.0, f32[2, 3] | 1.0, f32[3, 4]",
         ..SUGAR
     };
     /// Counts of elements in equal parts of a range, that of the elements if it is empty.

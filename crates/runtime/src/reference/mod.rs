@@ -9,6 +9,9 @@ mod control;
 mod conv;
 mod create;
 mod ctx;
+mod decompose;
+mod factor;
+mod fourier;
 mod histogram;
 mod index;
 mod matmul;
@@ -52,6 +55,8 @@ static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
         control::EVALS,
         conv::EVALS,
         create::EVALS,
+        factor::EVALS,
+        fourier::EVALS,
         histogram::EVALS,
         index::EVALS,
         matmul::EVALS,

@@ -4,6 +4,7 @@
 //! Subgradients are torch's: equal elements share a maximum's gradient, at a bound it is 0.
 
 mod binary;
+mod factor;
 mod index;
 mod moving;
 mod norm;
@@ -26,6 +27,7 @@ use crate::graph::Arg;
 pub fn all() -> Vec<Derivative> {
     let tables = [
         binary::TABLE,
+        factor::TABLE,
         index::TABLE,
         moving::TABLE,
         norm::TABLE,

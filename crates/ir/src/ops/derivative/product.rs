@@ -61,7 +61,7 @@ const CONVOLUTIONS: &str = "f32[1, 2, 5], f32[3, 2, 3], f32[3], [2], [1], [1], f
     | f32[1, 1, 3, 3, 3], f32[2, 1, 2, 2, 2], f32[2], [1, 1, 1], [0, 0, 0], [1, 1, 1], false, [0, 0, 0], 1";
 
 /// The last two dimensions exchanged.
-fn transposed(v: Value<'_>) -> Value<'_> {
+pub(super) fn transposed(v: Value<'_>) -> Value<'_> {
     let n = v.rank() as i64;
     v.permute((0..n - 2).chain([n - 1, n - 2]).collect())
 }
