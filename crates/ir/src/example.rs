@@ -3,7 +3,7 @@
 //! An example is what [`crate::OpDef::example`] describes: arguments as the text form has them, a tensor as its type
 //! with marks behind that say which elements it may have.
 
-use crate::builder::Builder;
+use crate::builder::{Builder, Value};
 use crate::error::{IrError, Result};
 use crate::graph::{Arg, Graph, Kind, Meta};
 use crate::op::Op;
@@ -43,12 +43,22 @@ fn parse(op: &'static Op, text: &str, float: DType) -> Result<Example> {
     let mut p = Parser { op, text, at: 0, float, b: Builder::new(), marks: vec![] };
     let args = p.items("")?;
     let y = p.b.call_op(op, args, Some("y"));
-    let results = match y.meta() {
-        Meta::Tuple(items) => (0..items.len()).map(|i| (format!("y_{i}"), p.b.getitem(y, i))).collect(),
-        _ => vec![("y".to_string(), y)],
-    };
+    let mut results = vec![];
+    name_results(&p.b, y, "y", &mut results);
     p.b.output(&results);
     Ok(Example { graph: p.b.finish()?, marks: p.marks })
+}
+
+/// The tensors of a value, taken apart.
+fn name_results<'b>(b: &'b Builder, v: Value<'b>, name: &str, results: &mut Vec<(String, Value<'b>)>) {
+    match v.meta() {
+        Meta::Tuple(items) => {
+            for i in 0..items.len() {
+                name_results(b, b.getitem(v, i), &format!("{name}_{i}"), results);
+            }
+        }
+        _ => results.push((name.into(), v)),
+    }
 }
 
 struct Parser<'t> {
