@@ -11,6 +11,7 @@ use super::pointwise::{arith, zip};
 use super::unary::float;
 use super::value::{Array, Value, round_to};
 use crate::error::Result;
+use cleave_numerics::DType;
 
 /// The anchors of this file.
 pub const EVALS: &[(&str, EvalFn)] = &[
@@ -26,8 +27,8 @@ pub const EVALS: &[(&str, EvalFn)] = &[
         if n < 0 {
             return Err(c.err(format!("order {n}")));
         }
-        let dtype = c.dtype();
-        float(c, |v| gamma::polygamma(n, v, |v| round_to(dtype, v)))
+        let wide = if c.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+        float(c, |v| gamma::polygamma(n, v, |v| round_to(wide, v)))
     }),
     ("prims.zeta.default", |c| arith(c, gamma::zeta, |_, _| 0)),
     ("aten.igamma.default", |c| arith(c, gamma::lower, |_, _| 0)),
