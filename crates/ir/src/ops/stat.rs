@@ -170,15 +170,15 @@ macro_rules! quantiles {
 
 quantiles! {
     /// Elements at shares `q` of the way from the least to the greatest, along a dimension or of all.
-    QUANTILE_TENSOR = "aten.quantile.default", "Tensor", "", false;
+    QUANTILE_TENSOR = "aten.quantile.default", "Tensor", "f32[2, 3]!, f32[2]>0<1", false;
     /// The element at a share `q` of the way from the least to the greatest.
     QUANTILE_SCALAR = "aten.quantile.scalar", "float",
-        "", false;
+        "f32[2, 3]!, 0.3 | f32[2, 3]!, 0.3, 1 | f32[2, 3]!, 0.3, 0, true, \"midpoint\"", false;
     /// [`QUANTILE_TENSOR`] of those elements that are numbers.
-    NANQUANTILE_TENSOR = "aten.nanquantile.default", "Tensor", "", true;
+    NANQUANTILE_TENSOR = "aten.nanquantile.default", "Tensor", "f32[2, 3]!, f32[2]>0<1", true;
     /// [`QUANTILE_SCALAR`] of those elements that are numbers.
     NANQUANTILE_SCALAR = "aten.nanquantile.scalar", "float",
-        "", true;
+        "f32[2, 3]!, 0.3 | f32[2, 3]!, 0.3, 1 | f32[2, 3]!, 0.3, 0, true, \"nearest\"", true;
 }
 
 /// torch's `quantile_compute`: shares become places in the sorted rows, between two places is interpolated.
