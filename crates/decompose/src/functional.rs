@@ -7,6 +7,7 @@
 use crate::error::{DecomposeError, Result};
 use cleave_ir::graph::{Arg, Graph, Kind, Meta, Node, NodeId};
 use cleave_ir::op::{Class, Functional as Form, Op};
+use cleave_ir::schema::Returns;
 use cleave_ir::transform::Replace;
 use cleave_ir::{Builder, Dim, Value, strides, transform};
 use std::rc::Rc;
@@ -30,7 +31,15 @@ pub fn functionalize(src: &Graph) -> Result<Graph> {
 /// Builds the graph without mutation; how many writes each of the old nodes saw.
 fn written(src: &Graph, b: &Builder) -> Result<Vec<usize>> {
     let n = src.len();
-    let mut f = Functional { src, b, parent: vec![None; n], now: vec![None; n], made: vec![0; n], writes: vec![0; n] };
+    let mut f = Functional {
+        src,
+        b,
+        parent: vec![None; n],
+        now: vec![None; n],
+        made: vec![0; n],
+        writes: vec![0; n],
+        several: vec![vec![]; n],
+    };
     for (id, node) in src.nodes() {
         b.set_origin(node.origin.clone());
         f.step(id, node)?;
@@ -114,15 +123,29 @@ struct Functional<'a> {
     made: Vec<usize>,
     /// For roots: how many writes there were.
     writes: Vec<usize>,
+    /// For calls with several results that also write: the results.
+    several: Vec<Vec<NodeId>>,
 }
 
 impl<'a> Functional<'a> {
     fn step(&mut self, id: NodeId, node: &Node) -> Result<()> {
+        if let (Some(tuple), Some(Arg::Int(i))) =
+            (node.args.first().and_then(|a| a.nodes().first().copied()), node.args.get(1))
+            && let Some(made) = self.several[tuple.index()].get(usize::try_from(*i).unwrap_or(usize::MAX))
+        {
+            self.now[id.index()] = Some(*made);
+            return Ok(());
+        }
         let args = self.args(node, &mut |s, n| s.read(n))?;
         let Some(op) = node.op() else {
             self.now[id.index()] = Some(self.b.edit(|g| g.push(Node { args, ..node.clone() })));
             return Ok(());
         };
+        if let Returns::Tuple(results) = op.schema.returns
+            && op.schema.mutates()
+        {
+            return self.write_several(id, node, op, &args, results);
+        }
         if let Some(slot) = op.schema.params.iter().position(|p| p.mutated) {
             let target = *node.args[slot].nodes().first().ok_or_else(|| refused(node, op))?;
             let made = self.b.apply_rule(op, &args, &node.name)?;
@@ -141,6 +164,23 @@ impl<'a> Functional<'a> {
             let of = first(node).map(|n| if op.name == "getitem" { self.src.node(n) } else { node });
             self.parent[id.index()] = of.and_then(first);
             self.made[id.index()] = self.writes[self.root(id).index()];
+        }
+        Ok(())
+    }
+
+    /// A call with several results that also writes: its rule gives the results, then what is written, in order.
+    fn write_several(&mut self, id: NodeId, node: &Node, op: &'static Op, args: &[Arg], results: usize) -> Result<()> {
+        let mut made = self.b.apply_rule(op, args, &node.name)?;
+        let written = made.split_off(results.min(made.len()));
+        self.several[id.index()] = made.into_iter().map(Value::id).collect();
+        let slots = op.schema.params.iter().zip(&node.args).filter(|(p, _)| p.mutated);
+        let targets: Vec<NodeId> = slots.flat_map(|(_, a)| a.nodes()).collect();
+        if targets.len() != written.len() {
+            return Err(refused(node, op));
+        }
+        for (target, value) in targets.into_iter().zip(written) {
+            let value = self.as_before(target, value);
+            self.write(target, value, node)?;
         }
         Ok(())
     }
@@ -510,6 +550,26 @@ mod tests {
   %unsqueeze_1 = aten.unsqueeze(%squeeze, 0): f32[1, 2, 3]
   %y = aten.neg(%unsqueeze_1): f32[1, 2, 3]
   return %y
+}
+",
+        );
+    }
+
+    #[test]
+    fn a_call_may_write_to_several_arguments() {
+        check(
+            "graph(%x: f32[2, 3], %m: f32[3], %v: f32[3]) {
+ %b = aten._native_batch_norm_legit(%x, none, none, %m, %v, true, 0.1, 0.001)
+ %y = getitem(%b, 0)
+ %z = aten.add.Tensor(%m, 1)
+ return %y, %z
+}",
+            "graph(%x: f32[2, 3], %m: f32[3], %v: f32[3]) {
+  %_native_batch_norm_legit_functional = aten._native_batch_norm_legit_functional(%x, none, none, %m, %v, true, 0.1, 0.001): (f32[2, 3], f32[3], f32[3], f32[3], f32[3])
+  %getitem = getitem(%_native_batch_norm_legit_functional, 0): f32[2, 3]
+  %getitem_3 = getitem(%_native_batch_norm_legit_functional, 3): f32[3]
+  %z = aten.add.Tensor(%getitem_3, 1): f32[3]
+  return %getitem \"y\", %z
 }
 ",
         );

@@ -360,7 +360,7 @@ pub static TRACE: OpDef = OpDef {
         let diagonal = c.tensor("self").op("aten.diagonal", vec![]);
         vec![diagonal.op("aten.clone", vec!["contiguous_format".into()]).op("aten.sum", vec![])]
     }),
-    example: "",
+    example: "f32[2, 3]",
     ..BASE
 };
 
