@@ -3,7 +3,6 @@
 use super::expr::{choose, compare, elementwise, log, log1p, minus, neg, scalar};
 use super::promote::{self, Kind};
 use crate::builder::{Call, Value};
-use crate::dim::Dim;
 use crate::graph::Arg;
 use crate::op::{Accuracy, Class, Functional, Levels, OpDef};
 
@@ -280,22 +279,13 @@ fn apart<'b>(c: &Call<'b>, loss: impl FnOnce(Value<'b>) -> Value<'b>) -> Vec<Val
     elementwise(c, ["self", "target"], Kind::Default, |[x, y]| reduce(c, loss(x - y)))
 }
 
-/// A tensor with at least this many dimensions, the new ones in front.
-fn at_least<'b>(x: Value<'b>, rank: usize) -> Value<'b> {
-    let shape = x.shape();
-    if shape.len() >= rank {
-        return x;
-    }
-    x.view([vec![Dim::from(1i64); rank - shape.len()], shape].concat())
-}
-
 fn unsqueeze(x: Value<'_>, dim: i64) -> Value<'_> {
     x.op("aten.unsqueeze", vec![dim.into()])
 }
 
 fn multi_margin<'b>(c: &Call<'b>) -> Vec<Value<'b>> {
-    let x = at_least(c.tensor("self"), 2);
-    let target = at_least(c.tensor("target"), 1);
+    let x = c.tensor("self").op("aten.atleast_2d", vec![]);
+    let target = c.tensor("target").op("aten.atleast_1d", vec![]);
     let p = c.float("p");
     let classes = match x.shape().as_slice() {
         [_, classes] if (p == 1.0 || p == 2.0) && target.rank() == 1 => classes.clone(),
@@ -312,7 +302,7 @@ fn multi_margin<'b>(c: &Call<'b>) -> Vec<Value<'b>> {
         z = z * z;
     }
     if let Some(w) = c.opt_tensor("weight") {
-        let picked = at_least(w, 1).op("aten.index.Tensor", vec![vec![target].into()]);
+        let picked = w.op("aten.atleast_1d", vec![]).op("aten.index.Tensor", vec![vec![target].into()]);
         z = z * unsqueeze(picked, 1);
     }
     let other = compare(c.b.call("aten.arange", vec![classes.clone().into()]), "ne", column);
@@ -325,7 +315,7 @@ fn multi_margin<'b>(c: &Call<'b>) -> Vec<Value<'b>> {
 }
 
 fn multilabel_margin<'b>(c: &Call<'b>) -> Vec<Value<'b>> {
-    let (x, target) = (at_least(c.tensor("self"), 2), at_least(c.tensor("target"), 2));
+    let [x, target] = ["self", "target"].map(|n| c.tensor(n).op("aten.atleast_2d", vec![]));
     let classes = match x.shape().as_slice() {
         [_, classes] if x.shape() == target.shape() => classes.clone(),
         shape => {

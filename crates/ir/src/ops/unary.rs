@@ -123,6 +123,20 @@ records! { CORE:
     EXP2 = "aten.exp2.default", FLOAT {};
     /// Whether the sign bit is set, that of -0 too.
     SIGNBIT = "aten.signbit.default", TEST {};
+    /// A number in [0.5, 1), and the power of 2 by which it was divided.
+    FREXP = "aten.frexp.Tensor", EXACT {
+        levels: Levels::ALL,
+        schema: "(Tensor self) -> (Tensor mantissa, Tensor exponent)",
+        infer: Some(|c| {
+            let m = c.meta("self")?;
+            if !m.dtype.is_float() {
+                return Err(c.err(&format!("elements of type {}, expected floats", m.dtype)));
+            }
+            Ok(Meta::Tuple(vec![Meta::Tensor(m.clone()), Meta::tensor(DType::I32, m.shape)]))
+        }),
+        rule: None,
+        example: "",
+    };
     /// Rounded to so many decimals, halves to even.
     ROUND_DECIMALS = "aten.round.decimals", EXACT {
         schema: "(Tensor self, *, int decimals) -> Tensor",
@@ -260,7 +274,8 @@ fn truth(like: Value<'_>, value: bool) -> Value<'_> {
 
 fn infinity<'b>(c: &Call<'b>, which: f64) -> Vec<Value<'b>> {
     let x = c.tensor("self");
-    vec![if x.dtype().is_float() { compare(x, "eq", which) } else { truth(x, false) }]
+    let wide = x.to(Kind::Default.of(x.dtype()).compute);
+    vec![if x.dtype().is_float() { compare(wide, "eq", which) } else { truth(x, false) }]
 }
 
 /// The families.

@@ -57,6 +57,13 @@ pub const EVALS: &[(&str, EvalFn)] = &[
     ("aten.logical_not.default", |c| test(c, |v| v == 0.0)),
     ("aten.isnan.default", |c| test(c, f64::is_nan)),
     ("aten.isinf.default", |c| test(c, f64::is_infinite)),
+    ("aten.frexp.Tensor", |c| {
+        let x = operand(c)?.to_f64();
+        let parts = x.mapv(libm::frexp);
+        let mantissa = Array::float(c.dtype(), parts.mapv(|(m, _)| m));
+        let exponent = Array::int(DType::I32, parts.mapv(|(_, e)| i64::from(e)));
+        Ok(Value::List(vec![mantissa.into(), exponent.into()]))
+    }),
     ("aten.signbit.default", |c| test(c, f64::is_sign_negative)),
 ];
 

@@ -56,6 +56,9 @@ pub(super) static TABLE: &[Derivative] = &[
         let positive = x.op("aten.gt.Scalar", vec![0i64.into()]);
         d.give("self", positive.op("aten.where.self", vec![(d.g() * scale).into(), below.into()]));
     }),
+    Derivative::new("aten.frexp.Tensor", "f32[2, 3]", |d| {
+        d.give("self", d.g() / d.ys(1).op("aten.exp2", vec![]));
+    }),
     Derivative::new("aten.celu.default", "f32[2, 3] | f32[2, 3], 0.7", |d| {
         let x = d.tensor("self");
         let below = d.g() * (x / d.float("alpha")).exp();

@@ -11,6 +11,7 @@ use super::pointwise::{arith, zip};
 use super::unary::float;
 use super::value::{Array, Value, round_to};
 use crate::error::Result;
+use cleave_numerics::DType;
 
 /// The anchors of this file.
 pub const EVALS: &[(&str, EvalFn)] = &[
@@ -26,8 +27,8 @@ pub const EVALS: &[(&str, EvalFn)] = &[
         if n < 0 {
             return Err(c.err(format!("order {n}")));
         }
-        let dtype = c.dtype();
-        float(c, |v| gamma::polygamma(n, v, |v| round_to(dtype, v)))
+        let wide = wide(c.dtype());
+        float(c, |v| gamma::polygamma(n, v, |v| round_to(wide, v)))
     }),
     ("prims.zeta.default", |c| arith(c, gamma::zeta, |_, _| 0)),
     ("aten.igamma.default", |c| arith(c, gamma::lower, |_, _| 0)),
@@ -50,6 +51,11 @@ pub const EVALS: &[(&str, EvalFn)] = &[
     ("aten.special_airy_ai.default", |c| float(c, bessel::airy)),
 ];
 
+/// The type in which torch computes.
+fn wide(dtype: DType) -> DType {
+    if dtype == DType::F64 { DType::F64 } else { DType::F32 }
+}
+
 /// The anchor of an orthogonal polynomial, if the op is one.
 pub fn polynomial(op: &str) -> Option<EvalFn> {
     let name = op.strip_prefix("aten.special_")?.split('.').next()?;
@@ -64,5 +70,9 @@ fn evaluate(c: &Ctx<'_>) -> Result<Value> {
     if n.iter().any(|n| *n > polynomial::MOST) {
         return Err(c.err(format!("a degree above {}", polynomial::MOST)));
     }
-    Ok(Array::from_f64(c.dtype(), zip(c, &x, &n, |x, n| if *n < 0.0 { 0.0 } else { of(*x, *n as u64) })?).into())
+    let wide = wide(c.dtype());
+    let round = |v| round_to(wide, v);
+    // The degree is cut to an integer first.
+    let at = |x: &f64, n: &f64| if *n <= -1.0 { 0.0 } else { of(*x, *n as u64, &round) };
+    Ok(Array::from_f64(c.dtype(), zip(c, &x, &n, at)?).into())
 }
