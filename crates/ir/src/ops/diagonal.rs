@@ -53,7 +53,6 @@ pub static DIAGONAL: OpDef = OpDef {
 };
 
 /// The tensor with the plane in front, rows and columns of its diagonal, and the order of dimensions that leads back.
-#[expect(clippy::type_complexity, reason = "three things that belong together")]
 fn at_diagonal<'b>(c: &Call<'b>, x: Value<'b>) -> Option<(Value<'b>, [Value<'b>; 2], Vec<i64>)> {
     let (shape, offset) = (x.shape(), c.int("offset"));
     let (a, b) = plane(c, shape.len()).map_err(|e| c.b.fail(e)).ok()?;
@@ -261,9 +260,9 @@ pub static TRIU_INDICES: OpDef = OpDef {
 fn eye<'b>(c: &Call<'b>, n: &Dim, m: &Dim) -> Vec<Value<'b>> {
     // torch counts in the narrowest type that holds both sizes.
     let narrow = n.as_const().zip(m.as_const()).map(|(n, m)| match n.max(m) {
-        0..256 => DType::U8,
-        0..65536 => DType::U16,
-        0..2147483648 => DType::I32,
+        ..256 => DType::U8,
+        256..65536 => DType::U16,
+        65536..2147483648 => DType::I32,
         _ => DType::I64,
     });
     let range = |n: &Dim| {

@@ -24,12 +24,12 @@ family! {
     /// Determinant, and the factors of the transpose that gave it.
     LINALG_DET = "aten._linalg_det.default", "(Tensor A) -> (Tensor, Tensor, Tensor)", |c| {
         let m = Matrix::square(c, "A")?;
-        Ok(Meta::Tuple(vec![m.each(&[]), m.all(), m.whole(&[m.rows.clone()])]))
+        Ok(Meta::Tuple(vec![m.each(&[]), m.all(), m.whole(std::slice::from_ref(&m.rows))]))
     };
     /// Sign of the determinant and logarithm of its absolute value, and the factors of the transpose.
     LINALG_SLOGDET = "aten._linalg_slogdet.default", "(Tensor A) -> (Tensor, Tensor, Tensor, Tensor)", |c| {
         let m = Matrix::square(c, "A")?;
-        Ok(Meta::Tuple(vec![m.each(&[]), m.each(&[]), m.all(), m.whole(&[m.rows.clone()])]))
+        Ok(Meta::Tuple(vec![m.each(&[]), m.each(&[]), m.all(), m.whole(std::slice::from_ref(&m.rows))]))
     };
     /// Inverse, and the number of the first pivot that is zero (0 if none is).
     LINALG_INV_EX = "aten.linalg_inv_ex.default", "(Tensor A, *, bool check_errors=False) -> (Tensor, Tensor)", |c| {
@@ -47,7 +47,7 @@ family! {
         "(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor, Tensor, Tensor, Tensor)", |c| {
         let m = Matrix::square(c, "A")?;
         let x = solved(c, &m, "B")?;
-        Ok(Meta::Tuple(vec![x, m.all(), m.whole(&[m.rows.clone()]), m.whole(&[])]))
+        Ok(Meta::Tuple(vec![x, m.all(), m.whole(std::slice::from_ref(&m.rows)), m.whole(&[])]))
     };
     /// Both factors of `P·L·U` in one matrix, the rows exchanged (from 1 on), and the first pivot that is zero.
     LINALG_LU_FACTOR_EX = "aten.linalg_lu_factor_ex.default",
@@ -73,7 +73,7 @@ family! {
     LINALG_LDL_FACTOR_EX = "aten.linalg_ldl_factor_ex.default",
         "(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor, Tensor, Tensor)", |c| {
         let m = Matrix::square(c, "self")?;
-        Ok(Meta::Tuple(vec![m.all(), m.whole(&[m.rows.clone()]), m.whole(&[])]))
+        Ok(Meta::Tuple(vec![m.all(), m.whole(std::slice::from_ref(&m.rows)), m.whole(&[])]))
     };
     /// `U`, `S` and `Vᵀ` of `U·S·Vᵀ`, `S` descending.
     LINALG_SVD = "aten._linalg_svd.default",
@@ -92,7 +92,7 @@ family! {
         "(Tensor A, str UPLO='L', bool compute_v=True) -> (Tensor, Tensor)", |c| {
         let m = Matrix::square(c, "A")?;
         let vectors = if c.bool("compute_v") { m.all() } else { Meta::tensor(m.dtype, vec![Dim::from(0i64)]) };
-        Ok(Meta::Tuple(vec![m.each(&[m.rows.clone()]), vectors]))
+        Ok(Meta::Tuple(vec![m.each(std::slice::from_ref(&m.rows)), vectors]))
     };
     /// `Q` and `R` of `Q·R`; mode `"reduced"`, `"complete"` or `"r"`.
     LINALG_QR = "aten.linalg_qr.default", "(Tensor A, str mode='reduced') -> (Tensor, Tensor)", |c| {
