@@ -178,6 +178,25 @@ fn symbolic_sizes_go_along() {
     }
 }
 
+/// Functions of two arguments that have a derivative by the second.
+#[test]
+fn a_constant_may_stand_where_there_is_no_derivative() {
+    for call in ["aten.igamma(%a, %x)", "aten.igammac(%a, %x)", "aten.special_zeta(%a, %x)"] {
+        let src = format!("graph(%x: f64[3]) {{\n %a = buffer \"a\": f64[]\n %y = {call}\n return %y\n}}");
+        let mut g = text::parse(&src).unwrap();
+        g.constants.insert("a".into(), Tensor::new(&[], vec![2.3f64]));
+        let at = |x: [f64; 3]| reference::run(&g, &[Tensor::new(&[3], x.to_vec())]).unwrap()[0].to_f64();
+        let (x, step) = ([0.7, 1.3, 2.9], 1e-5);
+        let (above, below) = (at(x.map(|v| v + step)), at(x.map(|v| v - step)));
+        let fed = [Tensor::new(&[3], x.to_vec()), Tensor::new(&[3], vec![1f64; 3])];
+        let got = reference::run(&backward(&g).unwrap(), &fed).unwrap()[1].to_f64();
+        for i in 0..3 {
+            let want = (above[i] - below[i]) / (2.0 * step);
+            assert!((got[i] - want).abs() < 1e-8 * want.abs().max(1.0), "{call}: {} {want}", got[i]);
+        }
+    }
+}
+
 /// The gradient of a branch is that of the branch which was taken.
 #[test]
 fn branches_have_gradients() {

@@ -4,7 +4,6 @@ use super::EvalFn;
 use super::ctx::Ctx;
 use super::value::{Array, Value};
 use crate::error::Result;
-use cleave_numerics::DType;
 use ndarray::{ArrayD, Axis, IxDyn};
 
 /// The anchors of this file.
@@ -15,7 +14,7 @@ pub const EVALS: &[(&str, EvalFn)] = &[
     ("aten.native_layer_norm.default", |c| Ok(Value::List(layer_norm(c)?))),
     ("aten.native_group_norm.default", group_norm),
     ("aten._native_batch_norm_legit_no_training.default", |c| {
-        let empty = Value::Array(Array::float(DType::F32, ArrayD::zeros(IxDyn(&[0]))));
+        let empty = Value::Array(Array::float(c.array("running_mean")?.dtype, ArrayD::zeros(IxDyn(&[0]))));
         Ok(Value::List(vec![batch_norm(c)?.into(), empty.clone(), empty]))
     }),
 ];

@@ -85,7 +85,8 @@ const REDUCTIONS: &str = "f32[3, 2], 0, i64[3, 2]<3, f32[3, 2], \"sum\" \
     | f32[3, 2], 0, i64[4, 2]<3, f32[4, 2]!, \"amax\" | f32[3, 2], 0, i64[4, 2]<3, f32[4, 2]!, \"amin\", false \
     | f32[3, 2], 0, i64[4, 2]<3, f32[4, 2], \"prod\" | f32[3, 2], 0, i64[4, 2]<3, f32[4, 2], \"prod\", false";
 
-const BAGS: &str = "f32[4, 2], i64[5]<4, i64[1]<1";
+const BAGS: &str = "f32[4, 2], i64[5]<4, i64[1]<1 | f32[4, 2], i64[5]<4, i64[1]<1, false, 0, false, f32[5] \
+    | f32[4, 2], i64[5]<4, i64[1]<1, false, 1, false, none, false, 2 | f32[4, 2]!, i64[5]<4, i64[1]<1, false, 2";
 
 /// Elements of the result's gradient added where a list of indices says.
 fn picked(d: &Gradient<'_>) {

@@ -160,7 +160,10 @@ fn norm<'b>(d: &Gradient<'b>) {
             1.0 => g * sign,
             2.0 => g * flat(x / y, y),
             p if p.is_infinite() => {
-                let mask = x.abs().op("aten.eq.Tensor", vec![y.into()]).to(x.dtype());
+                // A norm that is no number is one element's that is none.
+                let nan = x.op("aten.isnan", vec![]);
+                let mask =
+                    x.abs().op("aten.eq.Tensor", vec![y.into()]).op("aten.logical_or", vec![nan.into()]).to(x.dtype());
                 let n = mask.op("aten.sum.dim_IntList", vec![reduced(d).2.into(), true.into()]);
                 g / n * (mask * sign)
             }

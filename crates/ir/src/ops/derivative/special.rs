@@ -1,6 +1,6 @@
 //! Special functions.
 
-use super::{complement, drop, keep, neg, operand, times};
+use super::{complement, drop, neg, operand, times};
 use crate::builder::Value;
 use crate::derivative::{Derivative, Gradient};
 use crate::graph::Arg;
@@ -62,9 +62,7 @@ pub(super) static TABLE: &[Derivative] = &[
     Derivative::unary("aten.special_spherical_bessel_j0.default", ANY, |g, x, y| {
         g * drop((x.op("aten.cos", vec![]) - y) / x, zero(x))
     }),
-    Derivative::unary("aten.special_entr.default", POSITIVE, |g, x, _| {
-        neg(keep(g * (x.op("aten.log", vec![]) + 1i64), x.op("aten.ge.Scalar", vec![0i64.into()])))
-    }),
+    Derivative::unary("aten.special_entr.default", POSITIVE, |g, x, _| neg(g * (x.op("aten.log", vec![]) + 1i64))),
     Derivative::unary("aten.sinc.default", ANY, |g, x, y| g * drop(((x * PI).op("aten.cos", vec![]) - y) / x, zero(x))),
     Derivative::new("aten.logit.default", "f32[2, 3]>0<1 | f32[2, 3]>0<1, 0.3", |d| {
         let x = d.tensor("self");

@@ -24,8 +24,6 @@ pub(super) static TABLE: &[Derivative] = &[
     Derivative::zero("aten.full_like.default", FORM),
     Derivative::zero("aten.empty_like.default", FORM),
     Derivative::zero("aten.new_empty.default", FORM),
-    Derivative::zero("aten.rand_like.default", FORM),
-    Derivative::zero("aten.randn_like.default", FORM),
     Derivative::zero("aten.detach.default", CUT),
     Derivative::zero("aten.argmax.default", WHOLE),
     Derivative::zero("aten.argmin.default", WHOLE),
