@@ -186,7 +186,7 @@ static REGISTRY: LazyLock<IndexMap<&'static str, Op>> = LazyLock::new(|| {
     let mut map = IndexMap::new();
     let derivatives: IndexMap<&str, Derivative> =
         crate::ops::derivative::all().into_iter().map(|d| (d.op, d)).collect();
-    for def in crate::ops::ALL.iter().flat_map(|family| family.iter().copied()) {
+    for def in crate::ops::ALL.iter().copied().flatten().copied().flatten() {
         let schema = Schema::parse(def.schema).unwrap_or_else(|e| panic!("schema of {}: {e}", def.name));
         assert!(
             map.insert(def.name, Op { def, schema, derivative: derivatives.get(def.name).copied() }).is_none(),

@@ -355,4 +355,4 @@ fn glu<'b>(c: &Call<'b>) -> Vec<Value<'b>> {
 }
 
 /// The family.
-pub static OPS: &[&OpDef] = ACTIVATIONS;
+pub static OPS: &[&[&OpDef]] = &[ACTIVATIONS];

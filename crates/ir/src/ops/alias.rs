@@ -6,7 +6,7 @@ use crate::op::{Class, Levels, OpDef};
 macro_rules! aliases {
     ($($schema:literal, $example:literal: $($name:literal = $of:literal),* $(,)?;)*) => {
         /// The family.
-        pub static OPS: &[&OpDef] = &[$($(&OpDef {
+        pub static OPS: &[&[&OpDef]] = &[&[$($(&OpDef {
             name: $name,
             schema: $schema,
             class: Class::Pointwise,
@@ -14,7 +14,7 @@ macro_rules! aliases {
             rule: Some(|c| vec![c.b.call($of, c.args.clone())]),
             example: $example,
             ..OpDef::BASE
-        },)*)*];
+        },)*)*]];
     };
 }
 

@@ -184,4 +184,4 @@ fn causal<'b>(q: Value<'b>, k: Value<'b>) -> Value<'b> {
 }
 
 /// The family.
-pub static OPS: &[&OpDef] = &[&ATTENTION, &FLASH_ATTENTION];
+pub static OPS: &[&[&OpDef]] = &[&[&ATTENTION, &FLASH_ATTENTION]];

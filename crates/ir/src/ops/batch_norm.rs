@@ -219,7 +219,7 @@ fn normalize<'b>(c: &Call<'b>, by_batch: bool) -> Vec<Value<'b>> {
 }
 
 /// The family.
-pub static OPS: &[&OpDef] = &[
+pub static OPS: &[&[&OpDef]] = &[&[
     &BATCH_NORM,
     &NATIVE_BATCH_NORM,
     &BATCH_NORM_NO_TRAINING,
@@ -229,4 +229,4 @@ pub static OPS: &[&OpDef] = &[
     &WITH_UPDATE_,
     &WITH_UPDATE_FUNCTIONAL,
     &NO_UPDATE,
-];
+]];

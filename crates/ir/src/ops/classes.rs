@@ -238,4 +238,4 @@ fn linear_cross_entropy<'b>(c: &Call<'b>, reduction: i64, smoothing: f64) -> Val
 }
 
 /// The family.
-pub static OPS: &[&OpDef] = CLASSES;
+pub static OPS: &[&[&OpDef]] = &[CLASSES];

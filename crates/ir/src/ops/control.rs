@@ -88,4 +88,4 @@ fn fresh(unknown: &mut usize) -> Dim {
 }
 
 /// The family.
-pub static OPS: &[&OpDef] = &[&COND];
+pub static OPS: &[&[&OpDef]] = &[&[&COND]];

@@ -248,7 +248,7 @@ fn conv_meta(c: &Call<'_>) -> Result<Meta> {
 }
 
 /// The family.
-pub static OPS: &[&OpDef] = &[
+pub static OPS: &[&[&OpDef]] = &[&[
     &CONV1D,
     &CONV2D,
     &CONV3D,
@@ -260,4 +260,4 @@ pub static OPS: &[&OpDef] = &[
     &CONV_TRANSPOSE3D,
     &CONVOLUTION,
     &CONVOLUTION_BACKWARD,
-];
+]];

@@ -32,7 +32,7 @@ macro_rules! copies {
             ..$base
         };)*
         /// The family.
-        pub static OPS: &[&OpDef] = &[$(&$id),*];
+        pub static OPS: &[&[&OpDef]] = &[&[$(&$id),*]];
     };
 }
 

@@ -347,7 +347,7 @@ pub static AS_STRIDED_SCATTER: OpDef = OpDef {
 };
 
 /// The family.
-pub static OPS: &[&OpDef] = &[
+pub static OPS: &[&[&OpDef]] = &[&[
     &DIAGONAL,
     &DIAGONAL_SCATTER,
     &DIAG_EMBED,
@@ -363,4 +363,4 @@ pub static OPS: &[&OpDef] = &[
     &EYE_M,
     &UNFOLD,
     &AS_STRIDED_SCATTER,
-];
+]];

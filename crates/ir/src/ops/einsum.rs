@@ -225,4 +225,4 @@ fn pair<'b>(a: Value<'b>, b: Value<'b>, summed: &[usize]) -> Value<'b> {
 }
 
 /// The family.
-pub static OPS: &[&OpDef] = &[&EINSUM];
+pub static OPS: &[&[&OpDef]] = &[&[&EINSUM]];

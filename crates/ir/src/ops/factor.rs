@@ -16,7 +16,7 @@ macro_rules! family {
         $($(#[$doc])* pub static $id: OpDef =
             OpDef { name: $name, schema: $schema, infer: Some($infer), ..BASE };)*
         /// The family.
-        pub static OPS: &[&OpDef] = &[$(&$id),*];
+        pub static OPS: &[&[&OpDef]] = &[&[$(&$id),*]];
     };
 }
 

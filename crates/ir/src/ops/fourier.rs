@@ -19,7 +19,7 @@ macro_rules! family {
     ($($(#[$doc:meta])* $id:ident = $name:literal, $schema:literal;)*) => {
         $($(#[$doc])* pub static $id: OpDef = OpDef { name: $name, schema: $schema, ..BASE };)*
         /// The family.
-        pub static OPS: &[&OpDef] = &[$(&$id),*];
+        pub static OPS: &[&[&OpDef]] = &[&[$(&$id),*]];
     };
 }
 

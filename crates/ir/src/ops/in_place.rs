@@ -21,13 +21,13 @@ fn of<'b>(c: &Call<'b>, op: &str) -> Vec<Value<'b>> {
 macro_rules! in_place {
     ($($rest:literal, $example:literal: $($name:literal $(= $of:literal)?),* $(,)?;)*) => {
         /// The family.
-        pub static OPS: &[&OpDef] = &[$($(&OpDef {
+        pub static OPS: &[&[&OpDef]] = &[&[$($(&OpDef {
             name: $name,
             schema: concat!("(Tensor(a!) self", $rest, ") -> Tensor(a!)"),
             example: $example,
             $(rule: Some(|c| of(c, $of)),)?
             ..IN_PLACE
-        },)*)*];
+        },)*)*]];
     };
 }
 

@@ -410,7 +410,7 @@ pub static EMBEDDING_BAG_PADDING_IDX: OpDef = OpDef {
 };
 
 /// The family.
-pub static OPS: &[&OpDef] = &[
+pub static OPS: &[&[&OpDef]] = &[&[
     &INDEX,
     &UNSAFE_INDEX,
     &UNSAFE_MASKED_INDEX,
@@ -425,4 +425,4 @@ pub static OPS: &[&OpDef] = &[
     &EMBEDDING_BAG_CORE,
     &EMBEDDING_BAG,
     &EMBEDDING_BAG_PADDING_IDX,
-];
+]];

@@ -365,7 +365,7 @@ pub static TRACE: OpDef = OpDef {
 };
 
 /// The family.
-pub static OPS: &[&OpDef] = &[
+pub static OPS: &[&[&OpDef]] = &[&[
     &LINEAR,
     &MM,
     &BMM,
@@ -383,4 +383,4 @@ pub static OPS: &[&OpDef] = &[
     &VDOT,
     &MV,
     &TRACE,
-];
+]];

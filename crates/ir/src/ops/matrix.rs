@@ -19,7 +19,7 @@ macro_rules! family {
         $($(#[$doc])* pub static $id: OpDef =
             OpDef { name: $name, schema: $schema, example: $example, rule: Some($rule), ..BASE };)*
         /// The family.
-        pub static OPS: &[&OpDef] = &[$(&$id),*];
+        pub static OPS: &[&[&OpDef]] = &[&[$(&$id),*]];
     };
 }
 

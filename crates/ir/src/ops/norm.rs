@@ -214,5 +214,4 @@ fn rms_norm<'b>(c: &Call<'b>) -> (Value<'b>, Value<'b>) {
 }
 
 /// The family.
-pub static OPS: &[&OpDef] =
-    &[&LAYER_NORM, &NATIVE_LAYER_NORM, &GROUP_NORM, &NATIVE_GROUP_NORM, &INSTANCE_NORM, &RMS_NORM, &FUSED_RMS_NORM];
+pub static OPS: &[&[&OpDef]] = &[&[&LAYER_NORM, &NATIVE_LAYER_NORM, &GROUP_NORM, &NATIVE_GROUP_NORM, &INSTANCE_NORM, &RMS_NORM, &FUSED_RMS_NORM]];

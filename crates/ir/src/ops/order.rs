@@ -17,7 +17,7 @@ macro_rules! family {
     ($($(#[$doc:meta])* $id:ident = $name:literal, $schema:literal, $base:expr;)*) => {
         $($(#[$doc])* pub static $id: OpDef = OpDef { name: $name, schema: $schema, ..$base };)*
         /// The family.
-        pub static OPS: &[&OpDef] = &[$(&$id),*];
+        pub static OPS: &[&[&OpDef]] = &[&[$(&$id),*]];
     };
 }
 

@@ -253,7 +253,7 @@ macro_rules! pads {
             ..BASE
         };)*
         /// The family.
-        pub static OPS: &[&OpDef] = &[&CONSTANT_PAD, &PAD, &PAD_ENUM, &PAD_CIRCULAR, $(&$id),*];
+        pub static OPS: &[&[&OpDef]] = &[&[&CONSTANT_PAD, &PAD, &PAD_ENUM, &PAD_CIRCULAR, $(&$id),*]];
     };
 }
 

@@ -388,7 +388,7 @@ pub static ADAPTIVE_AVG_POOL3D_BACKWARD: OpDef =
     OpDef { name: "aten._adaptive_avg_pool3d_backward.default", ..ADAPTIVE_AVG_POOL2D_BACKWARD };
 
 /// The family.
-pub static OPS: &[&OpDef] = &[
+pub static OPS: &[&[&OpDef]] = &[&[
     &MAX_POOL1D,
     &MAX_POOL1D_WITH_INDICES,
     &MAX_POOL2D,
@@ -416,4 +416,4 @@ pub static OPS: &[&OpDef] = &[
     &AVG_POOL3D_BACKWARD,
     &ADAPTIVE_AVG_POOL2D_BACKWARD,
     &ADAPTIVE_AVG_POOL3D_BACKWARD,
-];
+]];

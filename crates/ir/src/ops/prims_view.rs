@@ -37,7 +37,7 @@ macro_rules! family {
             name: $name, schema: $schema, class: Class::$class, example: $example, rule: Some($rule), ..BASE
         };)*
         /// The family.
-        pub static OPS: &[&OpDef] = &[$(&$id,)* &ITEM, &MAXIMUM_VALUE, &MINIMUM_VALUE];
+        pub static OPS: &[&[&OpDef]] = &[&[$(&$id,)* &ITEM, &MAXIMUM_VALUE, &MINIMUM_VALUE]];
     };
 }
 

@@ -177,4 +177,4 @@ pub static TRILINEAR: OpDef = OpDef {
 };
 
 /// The family.
-pub static OPS: &[&OpDef] = &[&OUTER, &GER, &KRON, &TENSORDOT, &INNER, &BILINEAR, &TRILINEAR];
+pub static OPS: &[&[&OpDef]] = &[&[&OUTER, &GER, &KRON, &TENSORDOT, &INNER, &BILINEAR, &TRILINEAR]];

@@ -109,7 +109,7 @@ fn dequantize(c: &Call<'_>) -> Result<Meta> {
 }
 
 /// The family.
-pub static OPS: &[&OpDef] = &[
+pub static OPS: &[&[&OpDef]] = &[&[
     &QUANTIZE_PER_TENSOR,
     &DEQUANTIZE_PER_TENSOR,
     &QUANTIZE_PER_CHANNEL,
@@ -121,4 +121,4 @@ pub static OPS: &[&OpDef] = &[
     &CHOOSE_QPARAMS,
     &CHOOSE_QPARAMS_SYMMETRIC,
     &CONVERT_NO_FUSE,
-];
+]];

@@ -438,7 +438,7 @@ pub static SPECIAL_LOGSUMEXP: OpDef = OpDef {
 };
 
 /// The family.
-pub static OPS: &[&OpDef] = &[
+pub static OPS: &[&[&OpDef]] = &[&[
     &MEAN,
     &MEAN_ALL,
     &SUM,
@@ -467,4 +467,4 @@ pub static OPS: &[&OpDef] = &[
     &ALL_ALL,
     &LOGSUMEXP,
     &SPECIAL_LOGSUMEXP,
-];
+]];

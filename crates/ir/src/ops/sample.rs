@@ -199,4 +199,4 @@ fn linear<'b>(image: &Image<'b>, at: &[Value<'b>]) -> Value<'b> {
 }
 
 /// The family.
-pub static OPS: &[&OpDef] = &[&GRID_SAMPLER_2D, &GRID_SAMPLER_3D, &GRID_SAMPLER];
+pub static OPS: &[&[&OpDef]] = &[&[&GRID_SAMPLER_2D, &GRID_SAMPLER_3D, &GRID_SAMPLER]];

@@ -443,7 +443,7 @@ pub static COL2IM: OpDef = OpDef {
 };
 
 /// The family.
-pub static OPS: &[&OpDef] = &[
+pub static OPS: &[&[&OpDef]] = &[&[
     &PIXEL_SHUFFLE,
     &PIXEL_UNSHUFFLE,
     &CHANNEL_SHUFFLE,
@@ -462,4 +462,4 @@ pub static OPS: &[&OpDef] = &[
     &REPEAT_INTERLEAVE_SELF_TENSOR,
     &IM2COL,
     &COL2IM,
-];
+]];

@@ -164,7 +164,7 @@ pub static ONE_HOT: OpDef = OpDef {
 };
 
 /// The family.
-pub static OPS: &[&OpDef] = &[
+pub static OPS: &[&[&OpDef]] = &[&[
     &NONZERO,
     &NONZERO_STATIC,
     &ARGWHERE,
@@ -176,4 +176,4 @@ pub static OPS: &[&OpDef] = &[
     &ASSERT_ASYNC,
     &SYM_STORAGE_OFFSET,
     &ONE_HOT,
-];
+]];

@@ -154,7 +154,7 @@ fn gradient<'b>(c: &Call<'b>) -> (Value<'b>, Value<'b>) {
 }
 
 /// The family.
-pub static OPS: &[&OpDef] = &[
+pub static OPS: &[&[&OpDef]] = &[&[
     &SOFTMAX,
     &LOG_SOFTMAX,
     &SPECIAL_SOFTMAX,
@@ -164,4 +164,4 @@ pub static OPS: &[&OpDef] = &[
     &SAFE_SOFTMAX,
     &SOFTMAX_BACKWARD,
     &LOG_SOFTMAX_BACKWARD,
-];
+]];

@@ -100,7 +100,7 @@ macro_rules! spaced {
             ..BASE
         };)*
         /// The family.
-        pub static OPS: &[&OpDef] = &[$(&$id,)* &LINALG_VANDER, &LINALG_CROSS, &CROSS];
+        pub static OPS: &[&[&OpDef]] = &[&[$(&$id,)* &LINALG_VANDER, &LINALG_CROSS, &CROSS]];
     };
 }
 

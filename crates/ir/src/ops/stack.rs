@@ -407,7 +407,7 @@ pub static PAD_SEQUENCE: OpDef = OpDef {
 };
 
 /// The family.
-pub static OPS: &[&OpDef] = &[
+pub static OPS: &[&[&OpDef]] = &[&[
     &CAT,
     &STACK,
     &HSTACK,
@@ -428,4 +428,4 @@ pub static OPS: &[&OpDef] = &[
     &ATLEAST_2D,
     &ATLEAST_3D,
     &PAD_SEQUENCE,
-];
+]];

@@ -337,7 +337,7 @@ pub static RESIZE_AS_: OpDef = OpDef {
 };
 
 /// The family.
-pub static OPS: &[&OpDef] = &[
+pub static OPS: &[&[&OpDef]] = &[&[
     &VIEW,
     &UNSAFE_VIEW,
     &RESHAPE,
@@ -356,4 +356,4 @@ pub static OPS: &[&OpDef] = &[
     &RESIZE,
     &RESIZE_AS,
     &RESIZE_AS_,
-];
+]];

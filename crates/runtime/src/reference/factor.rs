@@ -239,8 +239,8 @@ fn solve(c: &Ctx<'_>) -> Result<Value> {
         _ => return Err(c.err(format!("a right side of shape {shape:?}"))),
     };
     let b = Matrices::of(c, x.dtype, lead, size, &b.to_f64())?;
-    let all = x.transposed_lu();
-    let y = x.solved(&b, left, |i, b| all[i].solve(b, left))?;
+    let all = x.lu(true);
+    let y = x.solved(&b, left, |i, b| all[i].solve(b, !left))?;
     let y = match y {
         Value::Array(y) if vector => {
             let drop = ndarray::Axis(y.shape().len() - 1);
