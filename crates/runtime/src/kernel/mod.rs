@@ -15,7 +15,7 @@ pub(crate) use copy::CopyKernel;
 pub(crate) use fallback::{Operand, ReferenceKernel, shift};
 pub(crate) use gather::GatherKernel;
 pub(crate) use pad::PadKernel;
-pub(crate) use pointwise::PointwiseKernel;
+pub(crate) use pointwise::{PointwiseKernel, ThenKernel};
 pub(crate) use pool::{AvgPoolKernel, MaxPoolKernel};
 pub(crate) use qconv::{QConvKernel, QConvTransposeKernel, QProgramKernel, QSides};
 pub(crate) use rows::Dense;

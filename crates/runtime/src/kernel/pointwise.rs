@@ -3,6 +3,7 @@
 use super::{Io, Kernel, floats, floats_mut};
 use crate::error::Result;
 use cleave_kernels::pointwise::{Data, DataMut, Input, MAX_INPUTS, MAX_OUTPUTS, Output, Pointwise};
+use std::ops::Range;
 
 /// A program over strided operands.
 pub(crate) struct PointwiseKernel {
@@ -33,5 +34,36 @@ impl Kernel for PointwiseKernel {
             };
         }
         Ok(self.body.run(io.pool, &inputs[..ni], &mut outputs[..no])?)
+    }
+}
+
+/// A kernel, and a program over what it has just written; the program's result is written behind the kernel's.
+pub(crate) struct ThenKernel {
+    /// The kernel: it writes one value.
+    pub(crate) first: Box<dyn Kernel>,
+    /// Bytes of that value that are the program's operands.
+    pub(crate) parts: Vec<Range<usize>>,
+    /// The program.
+    pub(crate) then: PointwiseKernel,
+}
+
+impl Kernel for ThenKernel {
+    fn name(&self) -> String {
+        format!("{} {}", self.first.name(), self.then.name())
+    }
+
+    fn scratch_bytes(&self, threads: usize) -> usize {
+        self.first.scratch_bytes(threads)
+    }
+
+    fn run(&self, io: &mut Io<'_, '_>) -> Result<()> {
+        let (made, out) = io.writes.split_at_mut(1);
+        self.first.run(&mut Io { pool: io.pool, reads: io.reads, writes: made, scratch: io.scratch })?;
+        let mut reads: [&[u8]; MAX_INPUTS] = [&[]; MAX_INPUTS];
+        for (read, part) in reads.iter_mut().zip(&self.parts) {
+            *read = &made[0][part.clone()];
+        }
+        let (reads, mut writes) = (&reads[..self.parts.len()], [&mut *out[0]]);
+        self.then.run(&mut Io { pool: io.pool, reads, writes: &mut writes, scratch: &mut [] })
     }
 }

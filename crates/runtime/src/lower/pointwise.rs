@@ -1,9 +1,9 @@
 //! Pointwise ops as steps of programs.
 
 use super::fuse::{Region, Sink};
-use super::{Args, Deferred, Lower, State};
+use super::{Args, Deferred, Lower, Stage, State, Step};
 use crate::error::Result;
-use crate::kernel::PointwiseKernel;
+use crate::kernel::{Kernel, PointwiseKernel, ThenKernel};
 use crate::memory::{Storage, Value, row_major};
 use cleave_ir::{Arg, Class, Graph, Node, NodeId};
 use cleave_kernels::pointwise::{Binary, Builder, Input, Output, Pointwise, Program, Unary, Val};
@@ -217,13 +217,55 @@ pub(crate) fn emit_program(
     }
     let body = Pointwise::new(l.isa, compiled.program, &pick(&shape), &strides, &[pick(&out.strides)])?;
     let nodes = sink.covers(&region.nodes);
-    let name = l.fused_name(stem, &nodes);
+    let kernel = PointwiseKernel { body };
     let reads: Vec<&Value> = leaves.iter().collect();
-    l.step(Box::new(PointwiseKernel { body }), &reads, &out, &name, &nodes);
+    if compiled.leaves.iter().all(|n| is_reduced(l, *n)) && l.follows(&reads) {
+        l.join(kernel, &reads, &out, &nodes);
+    } else {
+        let name = l.fused_name(stem, &nodes);
+        l.step(Box::new(kernel), &reads, &out, &name, &nodes);
+    }
     Ok(out)
 }
 
+/// Whether a node's value is a result of a reduction.
+fn is_reduced(l: &Lower<'_>, id: NodeId) -> bool {
+    let op = |id: NodeId| l.g.node(id).op();
+    let item = op(id).is_some_and(|o| o.base() == "getitem");
+    let made = l.g.node(id).args.first().filter(|_| item).and_then(|a| a.nodes().first().copied());
+    op(made.unwrap_or(id)).is_some_and(|o| o.class == Class::Reduction)
+}
+
 impl Lower<'_> {
+    /// Whether these values are what the last kernel wrote, and nothing else.
+    fn follows(&self, reads: &[&Value]) -> bool {
+        let Some(Stage::Run(Step { writes, .. })) = self.stages.last() else { return false };
+        let [made] = writes.as_slice() else { return false };
+        !reads.is_empty() && reads.iter().all(|v| made.covers(&v.span()))
+    }
+
+    /// Appends a program to the last kernel, all of whose operands it made: its few results are still at hand.
+    fn join(&mut self, then: PointwiseKernel, reads: &[&Value], out: &Value, nodes: &[NodeId]) {
+        let Some(Stage::Run(step)) = self.stages.pop() else { return };
+        let made = &step.writes[0];
+        let parts = reads.iter().map(|v| v.span().range).map(|r| r.start - made.range.start..r.end - made.range.start);
+        let kernel = Box::new(ThenKernel { parts: parts.collect(), first: step.kernel, then });
+        let (old, mut planned) = (step.planned.name.clone(), step.planned);
+        let (stem, number) = old.rsplit_once('_').unwrap_or((&old, "0"));
+        planned.name = format!("{}_{number}", self.fused_name(stem, nodes));
+        planned.kernel = kernel.name();
+        planned.nodes.extend(nodes.iter().map(|n| self.g.node(*n).name.clone()));
+        planned.bytes += out.len() * out.storage.size();
+        for kernel in self.nodes.values_mut().filter(|k| **k == old) {
+            kernel.clone_from(&planned.name);
+        }
+        for n in nodes {
+            self.nodes.insert(self.g.node(*n).name.clone(), planned.name.clone());
+        }
+        let writes = [step.writes, vec![out.span()]].concat();
+        self.stages.push(Stage::Run(Step { kernel, reads: step.reads, writes, planned }));
+    }
+
     /// The order in which a pointwise result is stored: that of its operands, channels last if they differ.
     pub(crate) fn order_for(&self, root: NodeId, leaves: &[Value], shape: &[usize]) -> Vec<usize> {
         let last = Lower::spatial_order(shape.len());

@@ -37,6 +37,14 @@ pub(crate) struct Span {
     pub(crate) range: Range<usize>,
 }
 
+impl Span {
+    /// Whether the other one lies in this one.
+    pub(crate) fn covers(&self, other: &Span) -> bool {
+        let (own, part) = (&self.range, &other.range);
+        self.buffer == other.buffer && own.start <= part.start && part.end <= own.end
+    }
+}
+
 /// A constant as an aligned buffer.
 pub(crate) fn upload(t: &Tensor) -> AlignedVec<u8> {
     AlignedVec::from_slice(&t.to_bytes())
