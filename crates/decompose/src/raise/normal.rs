@@ -53,7 +53,7 @@ fn plain<'b>(b: &'b Builder, node: &Node, args: &[Arg]) -> std::result::Result<O
 }
 
 /// Numbers that hide in constants of one element stand as arguments; a commutative op has its number second;
-/// the greater or lesser of a tensor and a number is a clamp.
+/// the greater or lesser of a tensor and a number is a clamp; a choice with a number has an overload for it.
 pub(super) fn literals(src: &Graph) -> Result<Graph> {
     Ok(transform::transform(src, |b, _, node, args| match node.op() {
         Some(o) if o.class == Class::Pointwise => Ok(literal(b, o, node, args)?.unwrap_or(Replace::Copy)),
@@ -68,6 +68,7 @@ fn literal<'b>(
     args: &[Arg],
 ) -> std::result::Result<Option<Replace<'b>>, IrError> {
     let other = match o.base() {
+        "where" => return choice(b, node, args),
         "add" | "sub" | "mul" | "div" | "maximum" | "minimum" => "other",
         "pow" => "exponent",
         _ => return Ok(None),
@@ -95,11 +96,35 @@ fn literal<'b>(
     }
 }
 
-/// The number that an argument is, or that the constant behind it holds.
+/// `where` with a number on one side.
+fn choice<'b>(b: &'b Builder, node: &Node, args: &[Arg]) -> std::result::Result<Option<Replace<'b>>, IrError> {
+    let [condition, x, y] = args else { return Ok(None) };
+    let (name, x, y) = match (number(b, x), number(b, y)) {
+        (None, Some(n)) => ("aten.where.ScalarOther", x.clone(), n),
+        (Some(n), None) => ("aten.where.ScalarSelf", n, y.clone()),
+        _ => return Ok(None),
+    };
+    let (to, args) = (op::find(name)?, vec![condition.clone(), x, y]);
+    match b.resolve(to, args.clone(), &node.name) {
+        Ok((_, m)) if m == node.meta => Ok(Some(Replace::With(vec![b.call_op(to, args, Some(&node.name))]))),
+        _ => Ok(None),
+    }
+}
+
+/// The number that an argument is, or of which the tensor behind it is full.
 fn number(b: &Builder, a: &Arg) -> Option<Arg> {
     match a {
         Arg::Int(_) | Arg::Float(_) | Arg::Bool(_) => Some(a.clone()),
         Arg::Node(n) => b.with_graph(|g| {
+            let node = g.node(*n);
+            let filled = match node.op().map(|o| o.base()) {
+                Some("full" | "full_like") => node.arg("fill_value"),
+                Some("scalar_tensor") => node.arg("s"),
+                _ => None,
+            };
+            if let Some(number @ (Arg::Int(_) | Arg::Float(_))) = filled {
+                return Some(number.clone());
+            }
             let t = g.constant(*n).filter(|t| t.len() == 1)?;
             Some(if t.dtype().is_float() { Arg::Float(t.to_f64()[0]) } else { Arg::Int(t.to_i64()[0]) })
         }),

@@ -50,7 +50,7 @@ fn aten(base: &str, args: &[Arg]) -> Option<String> {
         (_, true) => &["Tensor", "Tensor_Tensor", "default"],
         // torch writes `x + 1` as add.Tensor with a number in the tensor's place.
         _ if matches!(base, "add" | "sub" | "mul" | "div") => &["Tensor"],
-        _ => &["Scalar", "Tensor_Scalar", "default"],
+        _ => &["Tensor_Scalar", "Scalar", "default"],
     };
     let names = overloads.iter().map(|o| format!("aten.{base}.{o}"));
     names.into_iter().find(|n| op::find(n).is_ok())
@@ -85,6 +85,14 @@ fn broadcast<'b>(
         return Ok(Replace::Copy);
     };
     let (x, rank) = (b.value(*x), node.meta.as_tensor().map_or(0, |m| m.shape.len()));
+    if let Some(kept) = kept(b, x, to)? {
+        if kept.meta() == node.meta {
+            return Ok(Replace::With(vec![kept]));
+        }
+        let wide = b.call_op(op::find("aten.expand")?, vec![kept.into(), shape.clone()], Some(&node.name));
+        spread.insert(wide.id(), kept.id());
+        return Ok(Replace::With(vec![wide]));
+    }
     let aligned = to.iter().rev().zip((0..rank as i64).rev()).all(|(a, i)| *a == Arg::Int(i));
     let spaced: Value<'b> = if aligned {
         x
@@ -102,6 +110,26 @@ fn broadcast<'b>(
     let wide = b.call_op(op::find("aten.expand")?, vec![spaced.into(), shape.clone()], Some(&node.name));
     spread.insert(wide.id(), spaced.id());
     Ok(Replace::With(vec![wide]))
+}
+
+/// What [`reduction`] makes.
+const REDUCTIONS: [&str; 4] = ["aten.sum.dim_IntList", "aten.amax.default", "aten.amin.default", "aten.var.correction"];
+
+/// A reduction whose result is spread over the dimensions that it went over: that keeps them, with one element.
+fn kept<'b>(b: &'b Builder, x: Value<'b>, to: &[Arg]) -> std::result::Result<Option<Value<'b>>, IrError> {
+    let reduced = b.with_graph(|g| {
+        let node = g.node(x.id());
+        let o = node.op().filter(|o| REDUCTIONS.contains(&o.def.name))?;
+        let rank = node.args[0].nodes().first().and_then(|i| g.node(*i).meta.as_tensor()).map(|m| m.shape.len())?;
+        let Some(Arg::List(dims)) = node.arg("dim") else { return None };
+        let mut rest = (0..rank as i64).map(Arg::Int).filter(|d| !dims.contains(d));
+        let back = to.iter().all(|d| rest.next().as_ref() == Some(d)) && rest.next().is_none();
+        Some((o, node.args.clone())).filter(|_| back)
+    });
+    let Some((o, mut args)) = reduced else { return Ok(None) };
+    let Some(keepdim) = o.schema.index("keepdim") else { return Ok(None) };
+    args[keepdim] = true.into();
+    Ok(Some(b.call_op(o, args, None)))
 }
 
 fn reduction<'b>(b: &'b Builder, o: &Op, node: &Node, args: &[Arg]) -> std::result::Result<Replace<'b>, IrError> {

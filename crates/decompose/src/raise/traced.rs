@@ -2,10 +2,11 @@
 //!
 //! Each example of a raisable op is one variant: which optional arguments are there, which mode, which rank. Tensors
 //! become captures by the names of their parameters, and so do numbers: a number in the trace that is one of the
-//! call's stands for it. A rule is traced as it is, and as Core ATen breaks it up further.
+//! call's stands for it. A rule is traced as it is, and as Core ATen and the prims break it up
+//! further.
 
 use crate::driver::expand;
-use crate::error::{DecomposeError, Result};
+use crate::error::Result;
 use crate::table::Table;
 use cleave_ir::example::{self, Example};
 use cleave_ir::graph::{Arg, Graph, Kind, NodeId};
@@ -18,15 +19,18 @@ use std::rc::Rc;
 /// Longest pattern that a trace may become, in characters: a value used twice is written twice.
 const MOST: usize = 4_000;
 
-/// The rules of all raisable ops.
+/// Ops that say of what size their result is: as patterns they would fit the example alone.
+const SIZED: [&str; 7] = ["view", "_unsafe_view", "reshape", "expand", "repeat", "slice", "native_group_norm"];
+
+/// The rules of all raisable ops whose traces are patterns. The others are for rules that are written.
 ///
 /// # Errors
-/// An op marked raisable whose trace is no pattern.
+/// An example that is none.
 pub(super) fn rules() -> Result<Vec<Rule>> {
     let mut all = vec![];
     for o in op::all().filter(|o| o.raisable) {
         for e in example::of(o, DType::F32)? {
-            all.extend(of(o, &e).map_err(|why| DecomposeError::BadRule { rule: o.short().into(), why })?);
+            all.extend(of(o, &e).unwrap_or_default());
         }
     }
     Ok(all)
@@ -35,7 +39,7 @@ pub(super) fn rules() -> Result<Vec<Rule>> {
 /// The rules that find one variant of an op again.
 ///
 /// # Errors
-/// Why its trace is no pattern.
+/// Why none of its traces is a pattern.
 pub fn of(o: &'static Op, e: &Example) -> std::result::Result<Vec<Rule>, String> {
     let call = e.graph.nodes().find(|(_, n)| n.op() == Some(o)).map(|(_, n)| n.args.clone());
     let call = call.ok_or("its example does not call it")?;
@@ -44,8 +48,10 @@ pub fn of(o: &'static Op, e: &Example) -> std::result::Result<Vec<Rule>, String>
     let deep: cleave_ir::builder::Rules = Rc::new(move |p: &Op| -> Option<RuleFn> {
         if p == o { p.rule } else { core.rule(p) }
     });
-    let mut texts: Vec<String> = vec![];
-    for rules in [once, deep] {
+    let prims = Table::prims();
+    let deepest: cleave_ir::builder::Rules = Rc::new(move |p: &Op| if p == o { p.rule } else { prims.rule(p) });
+    let (mut texts, mut failed): (Vec<String>, Option<String>) = (vec![], None);
+    for rules in [once, deep, deepest] {
         let traced = expand(&e.graph, rules).map_err(|e| e.to_string())?;
         // By the time that this rule is tried, others may have raised parts of what it looks for.
         let raised = super::raise_by(&traced, &super::WRITTEN).map_err(|e| e.to_string())?.0;
@@ -54,13 +60,17 @@ pub fn of(o: &'static Op, e: &Example) -> std::result::Result<Vec<Rule>, String>
             if g.nodes().any(|(_, n)| n.op() == Some(o)) {
                 continue;
             }
-            let text = pattern(&g, o, &call)?;
-            if !texts.contains(&text) {
-                texts.push(text);
+            match pattern(&g, o, &call) {
+                Ok(text) if !texts.contains(&text) => texts.push(text),
+                Ok(_) => {}
+                Err(why) => failed = failed.or(Some(why)),
             }
         }
     }
-    texts.iter().map(|text| rule(o, &call, &e.graph, text)).collect()
+    match failed {
+        Some(why) if texts.is_empty() => Err(why),
+        _ => texts.iter().map(|text| rule(o, &call, &e.graph, text)).collect(),
+    }
 }
 
 /// The traced graph as the text of a pattern.
@@ -96,6 +106,9 @@ impl Writer<'_> {
             }
             _ => return Err(format!("its trace holds {}", node.name)),
         };
+        if SIZED.contains(&op.base()) {
+            return Err(format!("its trace holds the sizes of the example, in {}", op.short()));
+        }
         self.text += op.short();
         self.text += "(";
         // What is left at its default need not be said.
@@ -196,7 +209,10 @@ fn rebuilt<'b>(
                     None => arg,
                 }
             }
-            _ if captured.contains(param) => m.arg(param),
+            _ if captured.contains(param) => match m.arg(param) {
+                Arg::Node(_) => return Err(format!("{param} is a tensor, expected a number")),
+                number => number,
+            },
             other => other.clone(),
         });
     }

@@ -22,10 +22,12 @@ const SMOOTH: OpDef = OpDef { accuracy: Accuracy::Approximate, ..BASE };
 records! { ACTIVATIONS:
     /// `max(x, 0)`.
     RELU = "aten.relu.default", CORE {
+        raisable: true,
         rule: Some(|c| elementwise(c, ["self"], Kind::Default, |[x]| choose(compare(x, "le", 0i64), 0i64, x))),
     };
     /// `max(min_val, min(x, max_val))`: ReLU6 is `hardtanh(0, 6)`.
     HARDTANH = "aten.hardtanh.default", CORE {
+        raisable: true,
         schema: "(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
         rule: Some(|c| {
             let x = c.tensor("self");
@@ -40,6 +42,7 @@ records! { ACTIVATIONS:
     };
     /// Elements held between bounds.
     CLAMP = "aten.clamp.default", CORE {
+        raisable: true,
         schema: "(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
         infer: Some(|c| Ok(Meta::Tensor(infer::pointwise(c, &given(c))?))),
         rule: Some(clamp),
@@ -92,6 +95,7 @@ records! { ACTIVATIONS:
     };
     /// `x` where positive, else `negative_slope · x`.
     LEAKY_RELU = "aten.leaky_relu.default", CORE {
+        raisable: true,
         schema: "(Tensor self, Scalar negative_slope=0.01) -> Tensor",
         rule: Some(|c| {
             elementwise(c, ["self"], Kind::Default, |[x]| {
@@ -107,16 +111,19 @@ records! { ACTIVATIONS:
     };
     /// `x · clamp(x + 3, 0, 6) / 6`.
     HARDSWISH = "aten.hardswish.default", BASE {
+        raisable: true,
         accuracy: Accuracy::Rounding,
         rule: Some(|c| elementwise(c, ["self"], Kind::Default, |[x]| x * sixfold(x) / 6i64)),
     };
     /// `clamp(x + 3, 0, 6) / 6`.
     HARDSIGMOID = "aten.hardsigmoid.default", BASE {
+        raisable: true,
         accuracy: Accuracy::Rounding,
         rule: Some(|c| elementwise(c, ["self"], Kind::Default, |[x]| sixfold(x) / 6i64)),
     };
     /// `x` outside of `[-lambd, lambd]`, 0 inside.
     HARDSHRINK = "aten.hardshrink.default", BASE {
+        raisable: true,
         schema: "(Tensor self, Scalar lambd=0.5) -> Tensor",
         functional: Functional::Always,
         rule: Some(|c| {
@@ -127,6 +134,7 @@ records! { ACTIVATIONS:
     };
     /// `x` moved by `lambd` towards 0, and 0 inside of `[-lambd, lambd]`.
     SOFTSHRINK = "aten.softshrink.default", BASE {
+        raisable: true,
         schema: "(Tensor self, Scalar lambd=0.5) -> Tensor",
         functional: Functional::Always,
         rule: Some(|c| {
@@ -146,6 +154,7 @@ records! { ACTIVATIONS:
     };
     /// `x` where positive, else `weight · x`, with one weight for all channels (dimension 1) or one for each.
     PRELU = "aten.prelu.default", BASE {
+        raisable: true,
         schema: "(Tensor self, Tensor weight) -> Tensor",
         rule: Some(|c| {
             let (x, w) = (c.tensor("self"), c.tensor("weight"));
@@ -197,10 +206,12 @@ records! { ACTIVATIONS:
     };
     /// `x · sigmoid(x)`.
     SILU = "aten.silu.default", SMOOTH {
+        raisable: true,
         rule: Some(|c| elementwise(c, ["self"], Kind::Default, |[x]| x * x.sigmoid())),
     };
     /// `x/2 · (1 + erf(x / √2))`, or with `tanh` its usual approximation.
     GELU = "aten.gelu.default", SMOOTH {
+        raisable: true,
         schema: "(Tensor self, *, str approximate='none') -> Tensor",
         levels: CORE.levels,
         rule: Some(|c| {
@@ -226,6 +237,7 @@ records! { ACTIVATIONS:
     };
     /// `scale · (x if x > 0 else alpha · (exp(x · input_scale) - 1))`.
     ELU = "aten.elu.default", SMOOTH {
+        raisable: true,
         schema: "(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
         levels: CORE.levels,
         rule: Some(|c| {
@@ -239,6 +251,7 @@ records! { ACTIVATIONS:
     };
     /// [`ELU`] with the constants that keep mean and variance.
     SELU = "aten.selu.default", SMOOTH {
+        raisable: true,
         rule: Some(|c| vec![c.tensor("self").op("aten.elu", vec![1.6732632423543772.into(), 1.0507009873554805.into()])]),
     };
     /// `x` where positive, else `alpha · (exp(x / alpha) - 1)`.
@@ -258,6 +271,7 @@ records! { ACTIVATIONS:
     };
     /// `log(1 + exp(beta · x)) / beta`, and `x` where `beta · x` is above the threshold.
     SOFTPLUS = "aten.softplus.default", SMOOTH {
+        raisable: true,
         schema: "(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
         rule: Some(|c| {
             let (beta, threshold) = (c.arg("beta").clone(), c.float("threshold"));
@@ -275,10 +289,12 @@ records! { ACTIVATIONS:
     };
     /// `x · tanh(softplus(x))`.
     MISH = "aten.mish.default", SMOOTH {
+        raisable: true,
         rule: Some(|c| elementwise(c, ["self"], Kind::Default, |[x]| x * softplus(x).tanh())),
     };
     /// `log(sigmoid(x))`.
     LOG_SIGMOID = "aten.log_sigmoid.default", SMOOTH {
+        raisable: true,
         rule: Some(|c| vec![c.b.getitem(c.tensor("self").op("aten.log_sigmoid_forward", vec![]), 0)]),
     };
     /// [`LOG_SIGMOID`] as `min(x, 0) - log(1 + z)`, and `z = exp(-|x|)`.

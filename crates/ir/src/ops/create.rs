@@ -311,6 +311,7 @@ pub static COPY_: OpDef = OpDef {
 /// The elements as another type.
 pub static TO_COPY: OpDef = OpDef {
     name: "aten._to_copy.default",
+    example: "f32[2, 3], f64 | f32[2, 3], i32 | i64[3], f32",
     schema: "(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
     class: Class::Pointwise,
     levels: Levels::TORCH.and(Levels::ATEN).and(Levels::CORE),
@@ -340,6 +341,7 @@ const CONVERT: OpDef = OpDef {
 /// The elements as this type.
 pub static TO_DTYPE: OpDef = OpDef {
     name: "aten.to.dtype",
+    example: "f32[2, 3], f64 | i64[3], f32, false, true",
     schema: "(Tensor self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor",
     ..CONVERT
 };
@@ -347,6 +349,7 @@ pub static TO_DTYPE: OpDef = OpDef {
 /// [`TO_DTYPE`] with further wishes that do not matter here.
 pub static TO_DTYPE_LAYOUT: OpDef = OpDef {
     name: "aten.to.dtype_layout",
+    example: "f32[2, 3], i64",
     schema: "(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor",
     ..CONVERT
 };
@@ -354,6 +357,7 @@ pub static TO_DTYPE_LAYOUT: OpDef = OpDef {
 /// [`TO_DTYPE`] with a device, which does not matter here.
 pub static TO_DEVICE: OpDef = OpDef {
     name: "aten.to.device",
+    example: "f32[2, 3], \"cpu\", f64",
     schema: "(Tensor self, Device device, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor",
     ..CONVERT
 };

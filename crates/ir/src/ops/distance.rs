@@ -129,7 +129,7 @@ norms! {
     /// The norm of matrices by name: `"fro"` or `"nuc"`.
     LINALG_NORM_NAMED = "aten.linalg_norm.ord_str",
         "(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "", |c| vec![matrix_norm_of(c, "aten.linalg_matrix_norm.str_ord", c.arg("ord"))];
+        "f32[2, 3], \"fro\" | f32[2, 3, 2], \"nuc\", [0, 1], true", |c| vec![matrix_norm_of(c, "aten.linalg_matrix_norm.str_ord", c.arg("ord"))];
 }
 
 fn matrix_norm_of<'b>(c: &Call<'b>, op: &str, order: &Arg) -> Value<'b> {

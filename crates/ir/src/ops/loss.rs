@@ -161,7 +161,7 @@ records! { ROWS:
             let [a, b] = [0, 1].map(|i| x[i] / norms[i].op("aten.clamp_min.Tensor", vec![eps.into()]));
             vec![(a * b).op("aten.sum.dim_IntList", vec![Arg::List(vec![c.arg("dim").clone()])])]
         }),
-        example: "",
+        example: "f32[2, 3], f32[2, 3] | f32[2, 3], f32[3], -1, 0.5",
     };
     /// `1 - cos(x1, x2)` where the target is 1, `max(0, cos(x1, x2) - margin)` where it is -1.
     COSINE_EMBEDDING = "aten.cosine_embedding_loss.default", BASE {
@@ -188,7 +188,7 @@ records! { ROWS:
             let d = plus(c.tensor("x1") - c.tensor("x2"), c.float("eps"));
             vec![norm(d, c.float("p"), &Arg::Int(rank as i64 - 1), c.bool("keepdim"))]
         }),
-        example: "",
+        example: "f32[2, 3], f32[2, 3] | f32[2, 3], f32[3], 1, 0.01, true",
     };
     /// `max(0, margin + d(anchor, positive) - d(anchor, negative))`; `swap` takes the negative's lesser distance.
     TRIPLET_MARGIN = "aten.triplet_margin_loss.default", BASE {
@@ -204,7 +204,7 @@ records! { ROWS:
             }
             reduced(c, (plus(near, c.float("margin")) - far).op("aten.clamp_min", vec![0i64.into()]))
         }),
-        example: "",
+        example: "f32[2, 3], f32[2, 3], f32[2, 3] | f32[2, 3], f32[2, 3], f32[2, 3], 0.5, 2, 1e-6, true, 0",
     };
     /// Mean over classes of `max(0, margin - x[target] + x[class])^p` without the target's own.
     MULTI_MARGIN = "aten.multi_margin_loss.default", BASE {

@@ -84,23 +84,23 @@ family! {
         "f32[2, 3], \"nuc\" | f32[2, 3] | f32[2, 2, 3], \"fro\", [0, -1], true", named_norm;
     /// How many singular values exceed `max(atol, rtol·S₀)`.
     LINALG_MATRIX_RANK = "aten.linalg_matrix_rank.atol_rtol_tensor",
-        "(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor", "", rank;
+        "(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor", "f32[2, 3] | f32[2, 3, 3], f32[2], f32[], true", rank;
     /// [`LINALG_MATRIX_RANK`] by numbers.
     LINALG_MATRIX_RANK_FLOAT = "aten.linalg_matrix_rank.atol_rtol_float",
-        "(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor", "", |c| {
+        "(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor", "f32[2, 3] | f32[3, 3], 0.5, 0.25", |c| {
         let (atol, rtol) = tolerances(c);
         let args = vec![c.arg("self").clone(), atol.into(), rtol.into(), c.arg("hermitian").clone()];
         vec![c.b.call("aten.linalg_matrix_rank.atol_rtol_tensor", args)]
     };
     /// [`LINALG_MATRIX_RANK`] by one number, not scaled.
     LINALG_MATRIX_RANK_TOL = "aten.linalg_matrix_rank.default",
-        "(Tensor self, float tol, bool hermitian=False) -> Tensor", "", |c| {
+        "(Tensor self, float tol, bool hermitian=False) -> Tensor", "f32[2, 3], 0.5", |c| {
         let args = vec![c.arg("self").clone(), c.arg("tol").clone(), 0.0.into(), c.arg("hermitian").clone()];
         vec![c.b.call("aten.linalg_matrix_rank.atol_rtol_float", args)]
     };
     /// [`LINALG_MATRIX_RANK`] by one tensor, not scaled.
     LINALG_MATRIX_RANK_TENSOR = "aten.linalg_matrix_rank.tol_tensor",
-        "(Tensor input, Tensor tol, bool hermitian=False) -> Tensor", "", |c| {
+        "(Tensor input, Tensor tol, bool hermitian=False) -> Tensor", "f32[2, 3], f32[]>0", |c| {
         let zero = c.b.call("aten.zeros", vec![Arg::List(vec![]), c.tensor("tol").dtype().into()]);
         let args = vec![c.arg("input").clone(), c.arg("tol").clone(), zero.into(), c.arg("hermitian").clone()];
         vec![c.b.call("aten.linalg_matrix_rank.atol_rtol_tensor", args)]
@@ -115,7 +115,7 @@ family! {
         }
     };
     /// [`LINALG_COND`] by a norm of a name.
-    LINALG_COND_NAMED = "aten.linalg_cond.p_str", "(Tensor self, str p) -> Tensor", "",
+    LINALG_COND_NAMED = "aten.linalg_cond.p_str", "(Tensor self, str p) -> Tensor", "f32[2, 2], \"fro\" | f32[2, 2], \"nuc\"",
         |c| {
         if c.str("p") != "nuc" {
             return by_inverse(c, "aten.linalg_matrix_norm.str_ord", c.arg("p"));
@@ -137,7 +137,7 @@ family! {
     };
     /// [`LINALG_PINV`] by a tensor.
     LINALG_PINV_TENSOR = "aten.linalg_pinv.rcond_tensor",
-        "(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor", "", |c| {
+        "(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor", "f32[2, 3], f32[]<1", |c| {
         let zero = c.b.call("aten.zeros", vec![Arg::List(vec![]), c.tensor("rcond").dtype().into()]);
         let args = vec![c.arg("self").clone(), zero.into(), c.arg("rcond").clone(), c.arg("hermitian").clone()];
         vec![c.b.call("aten.linalg_pinv.atol_rtol_tensor", args)]
@@ -147,7 +147,7 @@ family! {
         |c| vec![c.tensor("self").op("aten.linalg_pinv", vec![c.arg("rcond").clone()])];
     /// `U`, `S` and `Vᵀ` of `U·S·Vᵀ`, `S` descending.
     LINALG_SVD = "aten.linalg_svd.default",
-        "(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor, Tensor, Tensor)", "", |c| {
+        "(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor, Tensor, Tensor)", "f32[2, 3] | f32[2, 3, 2], false", |c| {
         let pick = |n: &str| c.arg(n).clone();
         let args = vec![pick("A"), pick("full_matrices"), true.into(), pick("driver")];
         let all = c.b.call("aten._linalg_svd", args);
@@ -158,7 +158,7 @@ family! {
         |c| vec![singular_values(c.tensor("A"))];
     /// [`LINALG_SVD`] with `V` in place of `Vᵀ`, by default without columns that meet no singular value.
     SVD = "aten.svd.default",
-        "(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor, Tensor, Tensor)", "", |c| {
+        "(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor, Tensor, Tensor)", "f32[2, 3] | f32[3, 2], false", |c| {
         let args = vec![c.arg("self").clone(), (!c.bool("some")).into(), true.into()];
         let all = c.b.call("aten._linalg_svd", args);
         let v = c.b.getitem(all, 2).op("aten.transpose.int", vec![(-2i64).into(), (-1i64).into()]);
@@ -171,20 +171,20 @@ family! {
     LINALG_EIGVALSH = "aten.linalg_eigvalsh.default", "(Tensor self, str UPLO='L') -> Tensor", "f32[2, 2], \"U\"",
         |c| results(c, "aten._linalg_eigh", &["self", "UPLO"], &[0]);
     /// Both factors of `P·L·U` in one matrix, and the rows exchanged (from 1 on).
-    LINALG_LU_FACTOR = "aten.linalg_lu_factor.default", "(Tensor A, *, bool pivot=True) -> (Tensor, Tensor)", "",
+    LINALG_LU_FACTOR = "aten.linalg_lu_factor.default", "(Tensor A, *, bool pivot=True) -> (Tensor, Tensor)", "f32[2, 3] | f32[2, 2], false",
         |c| results(c, "aten.linalg_lu_factor_ex", &["A", "pivot"], &[0, 1]);
     /// [`LINALG_LU_FACTOR`], and the first pivot that is zero.
     LU_WITH_INFO = "aten._lu_with_info.default",
-        "(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor, Tensor, Tensor)", "",
+        "(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor, Tensor, Tensor)", "f32[2, 2]",
         |c| results(c, "aten.linalg_lu_factor_ex", &["self", "pivot"], &[0, 1, 2]);
     /// `X` of `A·X = B`, `A` by its [`LINALG_LU_FACTOR`].
-    LU_SOLVE = "aten.lu_solve.default", "(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor", "", |c| {
+    LU_SOLVE = "aten.lu_solve.default", "(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor", "f32[2, 1], f32[2, 2], i32[2]>1<3", |c| {
         let args = ["LU_data", "LU_pivots", "self"].map(|n| c.arg(n).clone());
         vec![c.b.call("aten.linalg_lu_solve", args.to_vec())]
     };
     /// Both factors of `L·D·Lᵀ` of a symmetric matrix in one, and how rows were exchanged.
     LINALG_LDL_FACTOR = "aten.linalg_ldl_factor.default",
-        "(Tensor self, *, bool hermitian=False) -> (Tensor, Tensor)", "",
+        "(Tensor self, *, bool hermitian=False) -> (Tensor, Tensor)", "f32[2, 2]",
         |c| results(c, "aten.linalg_ldl_factor_ex", &["self", "hermitian"], &[0, 1]);
     /// `Σ Aᵏ / k!`.
     MATRIX_EXP = "aten.matrix_exp.default", "(Tensor self) -> Tensor", "f32[2, 2]",

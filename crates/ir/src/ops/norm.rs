@@ -28,6 +28,7 @@ pub static LAYER_NORM: OpDef = OpDef {
         vec![c.b.getitem(c.b.call("aten.native_layer_norm", args.to_vec()), 0)]
     }),
     example: "f32[2, 3], [3], f32[3], f32[3], 0.001 | f32[2, 2, 3], [2, 3]",
+    raisable: true,
     ..BASE
 };
 
@@ -185,6 +186,7 @@ pub static RMS_NORM: OpDef = OpDef {
     }),
     rule: Some(|c| vec![rms_norm(c).0]),
     example: "f32[2, 3], [3], f32[3], 0.001 | f32[2, 2, 3], [2, 3]",
+    raisable: true,
     ..BASE
 };
 

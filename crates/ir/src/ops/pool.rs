@@ -18,6 +18,7 @@ pub static MAX_POOL2D: OpDef = OpDef {
     infer: Some(|c| Ok(Meta::tensor(c.meta("self")?.dtype, pooled(c)?))),
     rule: Some(|c| vec![c.b.getitem(c.b.call("aten.max_pool2d_with_indices", c.args.to_vec()), 0)]),
     example: "f32[1, 2, 4, 4]!, [2, 2] | f32[2, 5, 4]!, [3, 2], [2, 1], [1, 0], [1, 2], true",
+    raisable: true,
     ..BASE
 };
 
@@ -48,6 +49,7 @@ pub static ADAPTIVE_AVG_POOL2D: OpDef = OpDef {
     infer: Some(|c| adaptive(c, 2)),
     rule: Some(|c| adaptive_avg(c, "aten._adaptive_avg_pool2d")),
     example: "f32[1, 2, 4, 5], [2, 3] | f32[2, 3, 4], [1, 1]",
+    raisable: true,
     ..BASE
 };
 

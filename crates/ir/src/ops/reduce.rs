@@ -98,6 +98,7 @@ pub static MEAN: OpDef = OpDef {
         vec![total.op("aten.div.Tensor", vec![count.into()]).to(types.result)]
     }),
     example: "f32[2, 3], [1] | f32[2, 3], [0, 1], true | f32[2, 3], none, false, f64",
+    raisable: true,
     ..BASE
 };
 

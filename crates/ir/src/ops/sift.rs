@@ -105,6 +105,7 @@ pub static LOCAL_SCALAR_DENSE: OpDef = OpDef {
 /// [`LOCAL_SCALAR_DENSE`].
 pub static ITEM: OpDef = OpDef {
     name: "aten.item.default",
+    example: "i64[]",
     infer: LOCAL_SCALAR_DENSE.infer,
     rule: Some(|c| vec![c.tensor("self").op("aten._local_scalar_dense", vec![])]),
     levels: SPELLED.levels,

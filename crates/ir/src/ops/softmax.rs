@@ -25,6 +25,7 @@ pub static SOFTMAX: OpDef = OpDef {
     name: "aten.softmax.int",
     rule: Some(|c| vec![converted(c).op("aten._softmax", vec![c.arg("dim").clone(), false.into()])]),
     example: "f32[2, 3], 1 | f32[2, 3], 0, f64",
+    raisable: true,
     ..BASE
 };
 
@@ -38,6 +39,7 @@ pub static LOG_SOFTMAX: OpDef = OpDef {
 /// [`SOFTMAX`].
 pub static SPECIAL_SOFTMAX: OpDef = OpDef {
     name: "aten.special_softmax.default",
+    raisable: false,
     rule: Some(|c| vec![c.b.call("aten.softmax.int", c.args.to_vec())]),
     ..SOFTMAX
 };
@@ -45,6 +47,7 @@ pub static SPECIAL_SOFTMAX: OpDef = OpDef {
 /// [`LOG_SOFTMAX`].
 pub static SPECIAL_LOG_SOFTMAX: OpDef = OpDef {
     name: "aten.special_log_softmax.default",
+    raisable: false,
     schema: "(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
     rule: Some(|c| vec![c.b.call("aten.log_softmax.int", c.args.to_vec())]),
     ..SOFTMAX
@@ -104,6 +107,7 @@ fn total(x: Value<'_>, dim: Arg) -> Value<'_> {
 /// [`SOFTMAX`] that gives 0 where all inputs are -inf.
 pub static SAFE_SOFTMAX: OpDef = OpDef {
     name: "aten._safe_softmax.default",
+    raisable: false,
     rule: Some(|c| {
         let (x, dim) = (c.tensor("self"), c.arg("dim").clone());
         let p = x.op("aten.softmax.int", vec![dim.clone(), c.arg("dtype").clone()]);

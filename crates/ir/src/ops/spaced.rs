@@ -126,6 +126,7 @@ spaced! {
 /// Rows of powers 0 to `N - 1` of each element.
 pub static LINALG_VANDER: OpDef = OpDef {
     name: "aten.linalg_vander.default",
+    example: "f32[3] | f32[2, 2], 3",
     schema: "(Tensor x, *, SymInt? N=None) -> Tensor",
     class: Class::Move,
     rule: Some(|c| {

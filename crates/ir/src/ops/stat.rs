@@ -68,6 +68,7 @@ pub static STD: OpDef = OpDef {
         vec![call_on(c, x, "aten.var.correction").sqrt().to(types.result)]
     }),
     example: "f32[2, 3], [1] | f32[2, 3], none, 0, true",
+    raisable: true,
     ..BASE
 };
 

@@ -200,6 +200,7 @@ records! { COMPOSITES:
     };
     /// `log(x / (1 - x))`, of x held between `eps` and `1 - eps`.
     LOGIT = "aten.logit.default", COMPOSITE {
+        raisable: true,
         schema: "(Tensor self, float? eps=None) -> Tensor",
         rule: Some(|c| {
             let low = c.opt_float("eps").unwrap_or(-1.0);

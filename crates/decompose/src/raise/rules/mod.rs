@@ -8,6 +8,7 @@ mod gelu;
 mod linear;
 mod neutral;
 mod norm;
+mod reductions;
 
 use super::RuleDef;
 
@@ -35,6 +36,9 @@ pub static RULES: &[&RuleDef] = &[
     &core_forms::GLOBAL_POOL3D,
     &core_forms::SOFTMAX,
     &core_forms::LOG_SOFTMAX,
+    &reductions::MEAN,
+    &reductions::SOFTMAX,
+    &reductions::LOG_SOFTMAX,
     &norm::LAYER_NORM_SPELLED,
     &norm::LAYER_NORM_SCALE,
     &norm::LAYER_NORM_SHIFT,
