@@ -4,7 +4,7 @@ use super::out::Out;
 use crate::error::{Error, Result};
 use crate::stage::{Model, Stage};
 use crate::table::Table;
-use cleave_ir::Graph;
+use cleave_ir::{Dim, Graph};
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -92,19 +92,15 @@ pub fn stages_table(stages: &[(&str, &Graph)]) -> Table {
     delta_table(&columns, None)
 }
 
+/// A size: a number, or an expression as text.
+pub fn dim_json(d: &Dim) -> Value {
+    d.as_const().map_or_else(|| json!(d.to_string()), |v| json!(v))
+}
+
 /// A graph as `show --json` prints it.
 pub fn graph_json(stage: &str, g: &Graph) -> Result<Value> {
-    let text = |m: &cleave_ir::Meta| {
-        m.as_tensor().map(|t| {
-            (
-                t.dtype.name(),
-                t.shape
-                    .iter()
-                    .map(|d| d.as_const().map_or_else(|| json!(d.to_string()), |v| json!(v)))
-                    .collect::<Vec<_>>(),
-            )
-        })
-    };
+    let text =
+        |m: &cleave_ir::Meta| m.as_tensor().map(|t| (t.dtype.name(), t.shape.iter().map(dim_json).collect::<Vec<_>>()));
     let nodes: Vec<Value> = g
         .nodes()
         .map(|(_, n)| {
