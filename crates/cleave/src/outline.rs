@@ -4,9 +4,10 @@
 //! block of lines that follows itself unchanged, but for names and constants, is printed once with its count. For the
 //! exact text see [`cleave_ir::text`].
 
-use crate::describe;
+use crate::describe::{self, Item};
+use crate::sizes::SizeNames;
 use crate::summary::sizes;
-use crate::text::{char_width, count, shorten};
+use crate::text::{char_width, count, flow, shorten};
 use cleave_ir::text::meta_text;
 use cleave_ir::{Arg, Class, Graph, Kind, Meta, NodeId, macs};
 use indexmap::IndexMap;
@@ -21,7 +22,8 @@ const BLOCK: usize = 400;
 
 /// The outline, with comments behind lines.
 pub fn outline(g: &Graph, comment: &dyn Fn(NodeId) -> Option<String>) -> String {
-    let lines = lines(g, comment);
+    let mut names = SizeNames::new([g]);
+    let lines = lines(g, comment, &mut names);
     let parts = fold(&lines, 0, lines.len());
     let width = |of: &dyn Fn(&Line) -> usize, most: usize| lines.iter().map(of).max().unwrap_or(0).min(most);
     let sheet = Sheet {
@@ -32,6 +34,9 @@ pub fn outline(g: &Graph, comment: &dyn Fn(NodeId) -> Option<String>) -> String 
     };
     let mut out = String::new();
     sheet.print(&parts, "", &mut out);
+    for (i, l) in flow(&names.definitions(), 120).iter().enumerate() {
+        writeln!(out, "{}{l}", if i == 0 { "\nwhere  " } else { "       " }).expect("invariant: writing to a string");
+    }
     out
 }
 
@@ -46,11 +51,11 @@ struct Line {
     comment: String,
     /// All that must be alike in repetitions.
     key: String,
-    /// The lines whose values it uses.
-    uses: Vec<usize>,
+    /// The lines whose values it uses; inputs are the lines before the first, from -1.
+    uses: Vec<i64>,
 }
 
-fn lines(g: &Graph, comment: &dyn Fn(NodeId) -> Option<String>) -> Vec<Line> {
+fn lines(g: &Graph, comment: &dyn Fn(NodeId) -> Option<String>, names: &mut SizeNames) -> Vec<Line> {
     let mut chains: Vec<Vec<NodeId>> = vec![];
     let mut ends: IndexMap<NodeId, usize> = IndexMap::new();
     for (id, n) in g.nodes().filter(|(_, n)| n.op().is_some()) {
@@ -69,16 +74,17 @@ fn lines(g: &Graph, comment: &dyn Fn(NodeId) -> Option<String>) -> Vec<Line> {
     }
     // By the last call, so that all that a line uses stands above it.
     chains.sort_by_key(|c| c.last().copied());
-    let line_of: IndexMap<NodeId, usize> =
-        chains.iter().enumerate().flat_map(|(i, c)| c.iter().map(move |id| (*id, i))).collect();
+    let inputs = g.placeholders().into_iter().zip(1i64..).map(|(id, k)| (id, -k));
+    let called = chains.iter().zip(0i64..).flat_map(|(c, i)| c.iter().map(move |id| (*id, i)));
+    let line_of: IndexMap<NodeId, i64> = inputs.chain(called).collect();
     let sizes = sizes(g);
-    let line = |(i, chain): (usize, &Vec<NodeId>)| {
+    let mut line = |(i, chain): (usize, &Vec<NodeId>)| {
         let steps: Vec<String> = chain.iter().enumerate().map(|(k, id)| step(g, *id, k > 0)).collect();
         let last = chain[chain.len() - 1];
         let comments: Vec<String> = chain.iter().filter_map(|id| comment(*id)).collect();
-        let meta = shorten(&meta_text(&g.node(last).meta), 48);
+        let meta = shorten(&names.meta(&g.node(last).meta), 48);
         let operands = |id: &NodeId| g.node(*id).args.iter().flat_map(Arg::nodes).collect::<Vec<_>>();
-        let uses = chain.iter().flat_map(operands).filter_map(|a| line_of.get(&a).copied().filter(|l| *l != i));
+        let uses = chain.iter().flat_map(operands).filter_map(|a| line_of.get(&a).copied().filter(|l| *l != i as i64));
         let whole: Vec<String> = chain.iter().map(|id| key(g, *id)).collect();
         Line {
             name: g.node(last).name.clone(),
@@ -91,7 +97,7 @@ fn lines(g: &Graph, comment: &dyn Fn(NodeId) -> Option<String>) -> Vec<Line> {
             uses: uses.collect(),
         }
     };
-    chains.iter().enumerate().map(line).collect()
+    chains.iter().enumerate().map(&mut line).collect()
 }
 
 /// Whether a call goes on the line of its first operand.
@@ -114,41 +120,36 @@ fn follows(g: &Graph, before: NodeId, id: NodeId) -> bool {
 
 /// A call: the value of the one before it is left out where it is all that it takes, else a dot.
 fn step(g: &Graph, id: NodeId, follows: bool) -> String {
-    let call = describe::call(g, id);
-    let op = g.node(id).op().map_or("", |o| if o.name.starts_with("prims.") { o.short() } else { o.base() });
-    let mut words: Vec<String> = call.operands.iter().map(|o| format!("%{}", g.node(*o).name)).collect();
-    if follows && let Some(first) = words.first_mut() {
-        *first = "·".into();
-    }
-    let dtype = g.node(id).meta.as_tensor().map_or("", |t| t.dtype.name());
-    let weight = |c: NodeId| {
-        let text = describe::weight(g, c);
-        text.strip_prefix(dtype).unwrap_or(&text).to_string()
+    let node = g.node(id);
+    let op = node.op().map_or("", |o| if o.name.starts_with("prims.") { o.short() } else { o.base() });
+    let dtype = node.meta.as_tensor().map_or("", |t| t.dtype.name());
+    let mut follows = follows;
+    let word = |item| match item {
+        Item::Value(_) if std::mem::take(&mut follows) => "·".into(),
+        Item::Value(v) => format!("%{}", g.node(v).name),
+        // The type is said where it is not the result's.
+        Item::Constant(_, c) => {
+            let text = describe::constant(g, c);
+            text.strip_prefix(dtype).unwrap_or(&text).to_string()
+        }
+        Item::Number(n) => n,
+        Item::Word(name, text) => format!("{name}={text}"),
     };
-    words.extend(call.weights.iter().map(|(_, c)| weight(*c)));
-    words.extend(call.numbers);
-    words.extend(call.words.iter().map(|(name, text)| format!("{name}={text}")));
+    let words: Vec<String> = describe::call(g, id).into_iter().map(word).collect();
     if words == ["·"] || op == "getitem" { op.into() } else { format!("{op}({})", words.join(", ")) }
 }
 
 /// A call without names of values.
 fn key(g: &Graph, id: NodeId) -> String {
-    let call = describe::call(g, id);
     let n = g.node(id);
-    let constants: Vec<String> = n
-        .args
-        .iter()
-        .flat_map(Arg::nodes)
-        .filter(|a| matches!(g.node(*a).kind, Kind::GetAttr(_)))
-        .map(|a| meta_text(&g.node(a).meta))
-        .collect();
-    let words: Vec<String> = call
-        .words
-        .iter()
-        .filter(|(_, text)| !text.contains('%'))
-        .map(|(name, text)| format!("{name}={text}"))
-        .collect();
-    format!("{:?} {constants:?} {words:?} {:?}", n.op(), call.numbers)
+    let constant = |a: &NodeId| matches!(g.node(*a).kind, Kind::GetAttr(_));
+    let constants = n.args.iter().flat_map(Arg::nodes).filter(constant).map(|a| meta_text(&g.node(a).meta));
+    let said = describe::call(g, id).into_iter().filter_map(|item| match item {
+        Item::Number(n) => Some(n),
+        Item::Word(name, text) => Some(format!("{name}={text}")).filter(|t| !t.contains('%')),
+        Item::Value(_) | Item::Constant(..) => None,
+    });
+    format!("{:?} {:?} {:?}", n.op(), constants.collect::<Vec<_>>(), said.collect::<Vec<_>>())
 }
 
 fn common_module<'a>(modules: impl Iterator<Item = &'a str>) -> String {
@@ -173,7 +174,7 @@ fn fold(lines: &[Line], from: usize, to: usize) -> Vec<Part> {
     let alike = |a: usize, b: usize| {
         let (x, y) = (&lines[a], &lines[b]);
         // An operand is the one that stands as far above, or the very same.
-        let same = |(u, v): (&usize, &usize)| u == v || a + v == b + u;
+        let same = |(u, v): (&i64, &i64)| u == v || v - u == (b - a) as i64;
         x.key == y.key && x.uses.len() == y.uses.len() && x.uses.iter().zip(&y.uses).all(same)
     };
     let mut found = vec![];
@@ -182,10 +183,11 @@ fn fold(lines: &[Line], from: usize, to: usize) -> Vec<Part> {
         while at + length < to {
             let run = (at..to - length).take_while(|i| alike(*i, i + length)).count();
             // Each block must work on what the one before it gives; blocks side by side keep their names.
-            let linked = (at + length..at + 2 * length)
-                .any(|i| lines.get(i).is_some_and(|l| l.uses.iter().any(|u| (at..at + length).contains(u))));
+            let before = at as i64..(at + length) as i64;
+            let linked =
+                lines[at + length..(at + 2 * length).min(to)].iter().any(|l| l.uses.iter().any(|u| before.contains(u)));
             let times = run / length + 1;
-            if times > 1 && linked {
+            if times > 1 && linked && plain(lines, at, length) {
                 found.push((length * (times - 1), length, at, times));
             }
             at += run + 1;
@@ -211,6 +213,13 @@ fn fold(lines: &[Line], from: usize, to: usize) -> Vec<Part> {
     }
     parts.extend((at..to).map(Part::Line));
     parts
+}
+
+/// Whether each value from above a block has one role in it: handed on from block to block, or the same for all.
+fn plain(lines: &[Line], at: usize, length: usize) -> bool {
+    let mut role: IndexMap<i64, i64> = IndexMap::new();
+    let pairs = (at..at + length).flat_map(|i| lines[i].uses.iter().zip(&lines[i + length].uses));
+    pairs.filter(|(u, _)| **u < at as i64).all(|(u, v)| role.insert(*u, *v).is_none_or(|before| before == *v))
 }
 
 struct Sheet<'a> {
@@ -275,7 +284,17 @@ mod tests {
     #[test]
     fn the_demo_network() {
         let g = crate::demo::model().expect("the model is embedded");
-        insta::assert_snapshot!(outline(&g, &|_| None), @"");
+        insta::assert_snapshot!(outline(&g, &|_| None), @r"
+        %relu                 conv2d(%x, [16, 1, 3, 3], padding=1) → batch_norm → relu                                      f32[s77, 16, 28, 28]  112.9 k
+        %max_pool2d           max_pool2d(%relu, kernel_size=2, stride=2)                                                    f32[s77, 16, 14, 14]
+        %relu_1               conv2d(%max_pool2d, [16, 16, 3, 3], padding=1) → batch_norm → relu                            f32[s77, 16, 14, 14]  451.6 k
+        %add                  conv2d(%relu_1, [16, 16, 3, 3], padding=1) → batch_norm → relu → add(·, %max_pool2d)          f32[s77, 16, 14, 14]  451.6 k
+        %max_pool2d_1         max_pool2d(%add, kernel_size=2, stride=2)                                                     f32[s77, 16, 7, 7]
+        %relu_3               conv2d(%max_pool2d_1, [32, 16, 3, 3], padding=1) → batch_norm → relu                          f32[s77, 32, 7, 7]    225.8 k
+        %adaptive_avg_pool2d  adaptive_avg_pool2d(%relu_3, output_size=[1, 1])                                              f32[s77, 32, 1, 1]
+        %flatten              flatten(%adaptive_avg_pool2d, start_dim=1)                                                    f32[s77, 32]
+        %linear               linear(%flatten, [10, 32])                                                                    f32[s77, 10]              320
+        ");
     }
 
     #[test]
@@ -289,7 +308,14 @@ mod tests {
             last = format!("d{i}");
         }
         src += &format!("return %{last}\n}}");
-        insta::assert_snapshot!(of(&src), @"");
+        insta::assert_snapshot!(of(&src), @r"
+        ┌ × 3
+        │ ┌ × 2
+        │ │ %a0  mm(%x, %m)                             f32[2, 2]        8
+        │ └ %b0
+        │ %d0  softmax(%b0, dim=1) → add(·, %b0)        f32[2, 2]
+        └ %d2
+        ");
     }
 
     #[test]

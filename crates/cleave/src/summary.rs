@@ -1,6 +1,6 @@
 //! What a graph is, in a few lines.
 
-use crate::text::{bytes, count, quantity, wrap};
+use crate::text::{bytes, count, flow, quantity};
 use cleave_ir::text::meta_text;
 use cleave_ir::{Bindings, ConstKind, Graph, Kind, NodeId, macs};
 use indexmap::{IndexMap, IndexSet};
@@ -65,6 +65,14 @@ impl Summary {
         }
     }
 
+    /// Multiply-accumulates of the whole as text, with the sizes for which they are counted: `1.242 MMAC at N = 1`.
+    pub fn work(&self) -> Option<String> {
+        let total = quantity(self.total_macs(), "MAC");
+        let at: Vec<String> = self.sizes.iter().map(|(s, v)| format!("{s} = {v}")).collect();
+        let at = if at.is_empty() { total } else { format!("{total} at {}", at.join(", ")) };
+        (self.total_macs() > 0).then_some(at)
+    }
+
     /// Multiply-accumulates of the whole.
     pub fn total_macs(&self) -> u64 {
         self.macs.iter().fold(0, |sum, (_, n)| sum.saturating_add(*n))
@@ -73,7 +81,10 @@ impl Summary {
 
 /// Sizes for which a graph's work is counted: each symbol's least, 1 or more.
 pub fn sizes(g: &Graph) -> Bindings {
-    g.symbols.iter().map(|(s, r)| (s.clone(), r.min.max(1))).collect()
+    let inputs = g.placeholders().into_iter().flat_map(|p| g.node(p).meta.dims());
+    let symbols: IndexSet<String> = inputs.flat_map(|d| d.symbols()).collect();
+    let least = |s: &String| g.symbols.get(s).map_or(1, |r| r.min.max(1));
+    symbols.iter().map(|s| (s.clone(), least(s))).collect()
 }
 
 fn named(g: &Graph, ids: &[NodeId], names: &[String]) -> Vec<(String, String)> {
@@ -113,9 +124,11 @@ fn descending<N: Ord + Copy>(counts: IndexMap<&str, N>) -> Vec<(String, N)> {
 
 impl Display for Summary {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        let line = |f: &mut Formatter<'_>, head: &str, text: &str| {
-            for (i, l) in wrap(text, 96).iter().enumerate() {
-                writeln!(f, "{:12}{l}", if i == 0 { head } else { "" })?;
+        let items = |f: &mut Formatter<'_>, head: &str, before: &str, items: &[String]| {
+            let indent = " ".repeat(before.len());
+            for (i, l) in flow(items, 96).iter().enumerate() {
+                let (head, before) = if i == 0 { (head, before) } else { ("", indent.as_str()) };
+                writeln!(f, "{head:12}{before}{l}")?;
             }
             Ok(())
         };
@@ -124,20 +137,20 @@ impl Display for Summary {
                 writeln!(f, "{:12}{name}: {meta}", if i == 0 { head } else { "" })?;
             }
         }
-        line(f, "sizes", &self.symbols.join(", "))?;
+        items(f, "sizes", "", &self.symbols)?;
         let ops: Vec<String> = self.ops.iter().map(|(op, n)| format!("{n} {op}")).collect();
         let calls: usize = self.ops.iter().map(|(_, n)| n).sum();
-        line(f, "ops", &format!("{calls}: {}", ops.join(", ")))?;
-        for (head, c) in [("parameters", self.parameters), ("buffers", self.buffers)] {
+        items(f, "ops", &format!("{calls}: "), &ops)?;
+        // ONNX does not say which of its constants were trained.
+        let others = if self.parameters.elements > 0 { "buffers" } else { "constants" };
+        for (head, c) in [("parameters", self.parameters), (others, self.buffers)] {
             if c.elements > 0 {
-                line(f, head, &format!("{} ({})", count(c.elements), bytes(c.bytes)))?;
+                writeln!(f, "{head:12}{} ({})", count(c.elements), bytes(c.bytes))?;
             }
         }
-        if !self.macs.is_empty() {
-            let at: Vec<String> = self.sizes.iter().map(|(s, v)| format!("{s} = {v}")).collect();
-            let at = if at.is_empty() { String::new() } else { format!(" at {}", at.join(", ")) };
+        if let Some(work) = self.work() {
             let by: Vec<String> = self.macs.iter().map(|(op, n)| format!("{op} {}", count(*n))).collect();
-            line(f, "work", &format!("{}{at}: {}", quantity(self.total_macs(), "MAC"), by.join(", ")))?;
+            items(f, "work", &format!("{work}: "), &by)?;
         }
         Ok(())
     }
@@ -150,7 +163,15 @@ mod tests {
     #[test]
     fn the_demo_network_in_a_few_lines() {
         let g = crate::demo::model().expect("the model is embedded");
-        insta::assert_snapshot!(Summary::of(&g).to_string(), @"");
+        insta::assert_snapshot!(Summary::of(&g).to_string(), @r"
+        inputs      x: f32[s77, 1, 28, 28]
+        outputs     linear: f32[s77, 10]
+        sizes       1 <= s77 <= 1024
+        ops         18: 4 batch_norm, 4 conv2d, 4 relu, 2 max_pool2d, 1 adaptive_avg_pool2d, 1 add, 1 flatten, 1 linear
+        parameters  9.850 k (38.5 KiB)
+        buffers     164 (672 B)
+        work        1.242 MMAC at s77 = 1: conv2d 1.242 M, linear 320
+        ");
     }
 
     #[test]

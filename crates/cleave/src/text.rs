@@ -36,6 +36,23 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// Whole items, with commas between them, on lines of at most `width` columns; a longer item is shortened.
+pub fn flow(items: &[String], width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = vec![];
+    for item in items {
+        let item = shorten(item, width.saturating_sub(1));
+        match lines.last_mut() {
+            Some(l) if char_width(l) + 3 + char_width(&item) <= width => *l += &format!(", {item}"),
+            Some(l) => {
+                l.push(',');
+                lines.push(item);
+            }
+            None => lines.push(item),
+        }
+    }
+    lines
+}
+
 /// A count with four digits and a decimal prefix: `1.814 G`, `802.8 k`, `96`.
 pub fn count(n: u64) -> String {
     quantity(n, "").trim_end().into()
@@ -92,6 +109,13 @@ mod tests {
         assert_eq!(wrap("float: its softmax is run in float", 16), ["float: its", "softmax is run", "in float"]);
         assert_eq!(shorten("conv2d", 4), "con…");
         assert_eq!(shorten("卷積層", 4), "卷…");
+    }
+
+    #[test]
+    fn items_stay_whole() {
+        let items = ["a = 1".to_string(), "b = 22".into(), "c = 333 + 444".into()];
+        assert_eq!(flow(&items, 14), ["a = 1, b = 22,", "c = 333 + 444"]);
+        assert_eq!(flow(&items, 8), ["a = 1,", "b = 22,", "c = 33…"]);
     }
 
     #[test]

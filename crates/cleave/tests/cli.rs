@@ -191,8 +191,8 @@ fn wrong_inputs_and_names_are_said() {
     assert!(
         error(dir, &["compare", "tiny.pt2", "tiny.onnx", "--data", "calib.npy", "--samples", "99"]).contains("has 8")
     );
-    for unused in [["--quantizer", "x86"], ["--bind", "s77=1"], ["--threads", "1"]] {
-        let e = error(dir, &[&["show", "tiny.pt2"][..], &unused].concat());
+    for unused in [&["--quantizer", "x86"][..], &["--bind", "s77=1", "--full"], &["--threads", "1"]] {
+        let e = error(dir, &[&["show", "tiny.pt2"][..], unused].concat());
         assert!(e.contains(unused[0]) && e.contains("is for"), "{e}");
     }
     assert_eq!(cleave(dir, &["show", "tiny.pt2", "--quantizer", "x86", "--quantizer", "cpu"]).status.code(), Some(2));

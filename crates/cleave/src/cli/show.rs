@@ -14,7 +14,7 @@ use crate::summary::Summary;
 use crate::table::Table;
 use cleave_decompose::Table as Rules;
 use cleave_ir::text::Printer;
-use cleave_ir::{Graph, NodeId};
+use cleave_ir::{Dim, Graph, NodeId};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -40,7 +40,7 @@ pub struct Args {
     /// Write to this file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only these ops and their neighbourhood, by bare name: conv2d,relu.
+    /// Only these ops, by bare name, or nodes, as %conv2d_1, and what is near them: conv2d,relu.
     #[arg(long, value_delimiter = ',', value_name = "OPS")]
     focus: Vec<String>,
     /// Neighbours shown around the ops in focus [default: 1].
@@ -52,7 +52,7 @@ pub struct Args {
     /// The quantizer of the annotated stage: a built-in name or a file.
     #[arg(long, value_name = "NAME|FILE")]
     quantizer: Option<String>,
-    /// Sizes of symbolic dimensions for the plan, as N=1; what is not named is 1.
+    /// Sizes of symbolic dimensions for the plan, summary or drawing, as N=1; what is not named is 1 in the plan.
     #[arg(long, value_name = "SYMBOL=SIZE")]
     bind: Vec<String>,
     #[command(flatten)]
@@ -71,7 +71,7 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     }
     let mut views = vec![];
     for stage in stages {
-        views.push(View::new(&model, stage)?);
+        views.push(View::new(&model, stage, &a.bind)?);
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -104,8 +104,8 @@ struct View {
 }
 
 impl View {
-    fn new(model: &Model, stage: Stage) -> Result<View> {
-        let (graph, comments) = match stage {
+    fn new(model: &Model, stage: Stage, bind: &[String]) -> Result<View> {
+        let (mut graph, comments) = match stage {
             Stage::Annotated => {
                 let (g, notes) = model.annotated()?;
                 let comments = g.ids().map(|id| notes.comment(id)).collect();
@@ -113,6 +113,7 @@ impl View {
             }
             _ => (model.at(&stage)?, vec![]),
         };
+        state_sizes(&mut graph, bind)?;
         Ok(View { stage, graph, comments })
     }
 
@@ -123,6 +124,21 @@ impl View {
     fn comment(&self, id: NodeId) -> Option<String> {
         self.comments.get(id.index()).cloned().flatten()
     }
+}
+
+/// Puts sizes in the place of symbols in all types, and leaves the graph as it is otherwise.
+fn state_sizes(g: &mut Graph, bind: &[String]) -> Result<()> {
+    if bind.is_empty() {
+        return Ok(());
+    }
+    let mut bound = data::bindings(g, bind)?;
+    bound.retain(|s, _| bind.iter().any(|b| b.split('=').next() == Some(s)));
+    for id in g.ids() {
+        let meta = g.node(id).meta.map_dims(&mut |d| d.substitute(&|s| bound.get(s).map(|n| Dim::from(*n))));
+        g.set_meta(id, meta);
+    }
+    g.symbols.retain(|s, _| !bound.contains_key(s));
+    Ok(())
 }
 
 fn stages(a: &Args) -> Result<Vec<Stage>> {
@@ -156,7 +172,11 @@ fn refuse_unused(a: &Args, stages: &[Stage], format: &str, is_json: bool) -> Res
     let unused = [
         ("--table", a.table.is_some() && !a.stage.is_empty() && !plan, "beside --stage is for the stage plan"),
         ("--quantizer", a.quantizer.is_some() && !annotates, "is for the stages annotated and prepared"),
-        ("--bind", !a.bind.is_empty() && !plan, "is for the stage plan"),
+        (
+            "--bind",
+            !a.bind.is_empty() && !plan && !matches!(format, "summary" | "svg" | "html"),
+            "is for the stage plan, the summary and drawings",
+        ),
         ("--threads", a.run.threads.is_some() && !plan, "is for the stage plan"),
         (
             "--focus",

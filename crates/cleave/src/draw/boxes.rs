@@ -2,9 +2,10 @@
 
 use super::select::Selection;
 use super::{Box, Stage};
-use crate::describe;
-use crate::text::{char_width, shorten, wrap};
-use cleave_ir::text::{meta_text, node_text};
+use crate::describe::{self, Item};
+use crate::sizes::SizeNames;
+use crate::text::{char_width, flow, shorten, wrap};
+use cleave_ir::text::node_text;
 use cleave_ir::{Class, Graph, Kind, Meta, NodeId};
 
 /// Widths of a character, in a monospaced font, of the first line and of the others.
@@ -18,7 +19,7 @@ pub const PADDING: f64 = 9.0;
 const LINE: usize = 38;
 
 /// The box of a node, at no place yet.
-pub fn node(stage: &Stage<'_>, s: usize, selection: &Selection, id: NodeId) -> Box {
+pub fn node(stage: &Stage<'_>, s: usize, selection: &Selection, id: NodeId, sizes: &mut SizeNames) -> Box {
     let g = stage.graph;
     let n = g.node(id);
     let (op, class, mut lines) = match n.kind {
@@ -50,14 +51,14 @@ pub fn node(stage: &Stage<'_>, s: usize, selection: &Selection, id: NodeId) -> B
         y: 0.0,
         width: 0.0,
         height: 0.0,
-        label: label(&n.meta),
+        label: label(&n.meta, sizes),
     };
     measure(&mut b);
     b
 }
 
 /// The box of a mark, from its members in order. It has a label where one value alone is used outside.
-pub fn mark(g: &Graph, members: &[NodeId]) -> Box {
+pub fn mark(g: &Graph, members: &[NodeId], sizes: &mut SizeNames) -> Box {
     let names: Vec<&str> = members.iter().map(|id| g.node(*id).name.as_str()).collect();
     let ops: Vec<&str> = members.iter().filter_map(|id| Some(g.node(*id).op()?.base())).collect();
     let text = match ops.as_slice() {
@@ -67,7 +68,7 @@ pub fn mark(g: &Graph, members: &[NodeId]) -> Box {
     let leaves = |id: &&NodeId| g.users(**id).iter().any(|u| members.binary_search(u).is_err());
     let mut out = members.iter().filter(leaves);
     let label = match (out.next(), out.next()) {
-        (Some(one), None) => label(&g.node(*one).meta),
+        (Some(one), None) => label(&g.node(*one).meta, sizes),
         _ => None,
     };
     let mut b = Box {
@@ -102,24 +103,22 @@ pub fn label_width(b: &Box) -> f64 {
     b.label.as_ref().map_or(0.0, |l| (char_width(l) as f64 * SMALL_WIDTH + 6.0).ceil())
 }
 
-fn label(m: &Meta) -> Option<String> {
-    match m {
-        Meta::None => None,
-        Meta::Tuple(items) => {
-            let first = items.first().map(meta_text)?;
-            Some(if items.len() == 1 { format!("({first})") } else { format!("({first}, …)") })
-        }
-        one => Some(shorten(&meta_text(one), LINE)),
-    }
+fn label(m: &Meta, sizes: &mut SizeNames) -> Option<String> {
+    (*m != Meta::None).then(|| shorten(&sizes.meta(m), LINE))
 }
 
-/// Weights, then numbers and arguments that are not at their default.
+/// Constants, then numbers and arguments that are not at their default.
 fn details(g: &Graph, id: NodeId) -> Vec<String> {
-    let call = describe::call(g, id);
-    let words = call.words.iter().map(|(name, text)| format!("{name} {text}"));
-    let words: Vec<String> = call.numbers.iter().cloned().chain(words).collect();
-    let weights = call.weights.iter().map(|(name, c)| format!("{name} {}", describe::weight(g, *c)));
-    weights.chain(wrap(&words.join(", "), LINE).into_iter().take(2)).collect()
+    let (mut constants, mut words) = (vec![], vec![]);
+    for item in describe::call(g, id) {
+        match item {
+            Item::Value(_) => {}
+            Item::Constant(name, c) => constants.push(format!("{name} {}", describe::constant(g, c))),
+            Item::Number(n) => words.push(n),
+            Item::Word(name, text) => words.push(format!("{name} {text}")),
+        }
+    }
+    constants.into_iter().chain(flow(&words, LINE).into_iter().take(2)).collect()
 }
 
 fn class_name(c: Class) -> &'static str {

@@ -204,34 +204,39 @@ impl Net {
     }
 
     /// The block of each cell and lane: those joined by an edge that is to be straight. Of the edges between two rows,
-    /// lanes come first, then what is alone on both sides, then edges between cells; none that cross.
+    /// lanes come first, then what is alone on both sides, then the middle ones; none that cross.
     fn blocks(&self) -> Vec<usize> {
         let mut place = vec![0; self.width.len()];
         for row in &self.rows {
             row.iter().enumerate().for_each(|(i, n)| place[*n] = i);
         }
+        // The lane of a cell's one edge is part of a chain; others run beside one.
+        let mut beside = vec![false; self.width.len()];
+        for (&(from, _), &lane) in &self.lanes {
+            beside[lane] = self.below[from].len() > 1;
+        }
+        let from_middle = |near: &[usize], n: usize| {
+            let before = near.iter().filter(|m| place[**m] < place[n]).count();
+            before.abs_diff((near.len() - 1) / 2)
+        };
         let mut head: Vec<usize> = (0..self.width.len()).collect();
         for row in &self.rows {
             let mut edges: Vec<(u8, usize, usize, usize)> = vec![];
-            for &u in row {
-                let middle = self.below[u].len() / 2;
-                for (i, &v) in self.below[u].iter().enumerate() {
-                    let kind = match (u >= self.cells, v >= self.cells) {
-                        (true, true) => 0,
-                        (false, false) if self.below[u].len() == 1 && self.above[v].len() == 1 => 1,
-                        (false, false) => 2,
-                        _ => 3,
-                    };
-                    edges.push((kind, i.abs_diff(middle), u, v));
-                }
+            for (&u, &v) in row.iter().flat_map(|u| self.below[*u].iter().map(move |v| (u, v))) {
+                let kind = match (u >= self.cells && v >= self.cells, beside[u] || beside[v]) {
+                    (true, _) => 0,
+                    (_, true) => 3,
+                    _ if self.below[u].len() == 1 && self.above[v].len() == 1 => 1,
+                    _ => 2,
+                };
+                edges.push((kind, from_middle(&self.below[u], v) + from_middle(&self.above[v], u), u, v));
             }
             edges.sort_unstable();
             let mut taken: Vec<(usize, usize)> = vec![];
             for (_, _, u, v) in edges {
-                let crosses =
-                    |(a, b): &(usize, usize)| (*a <= place[u]) != (*b <= place[v]) || *a == place[u] || *b == place[v];
-                if !taken.iter().any(crosses) {
-                    taken.push((place[u], place[v]));
+                let (a, b) = (place[u], place[v]);
+                if !taken.iter().any(|(c, d)| *c == a || *d == b || (*c < a) != (*d < b)) {
+                    taken.push((a, b));
                     head[v] = head[u];
                 }
             }

@@ -59,7 +59,7 @@ impl<'a> Stage<'a> {
 /// What is drawn.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Ops in focus, by bare name; none for all.
+    /// Ops in focus by bare name, nodes as `%name` (see [`crate::focus`]); none for all.
     pub focus: Vec<String>,
     /// How many edges away from an op in focus a node may lie to be drawn.
     pub hops: usize,
@@ -144,6 +144,8 @@ pub struct Drawing {
     pub height: f64,
     /// A stage each.
     pub columns: Vec<Column>,
+    /// What letters in shapes stand for.
+    pub sizes: Vec<String>,
 }
 
 impl Drawing {

@@ -21,20 +21,20 @@ pane.addEventListener("pointerdown", e => pane.setPointerCapture(e.pointerId));
 pane.addEventListener("pointermove", e => {
   if (e.buttons) show({ ...view, x: view.x - e.movementX * view.w / pane.clientWidth, y: view.y - e.movementY * view.h / pane.clientHeight });
 });
-const field = document.getElementById("search"), nodes = [...svg.querySelectorAll("#drawing .stage > g > .node")];
+const field = document.getElementById("search"), nodes = [...svg.querySelectorAll(".node[data-name]")];
 const rows = [...document.querySelectorAll("tbody tr")];
 field.oninput = () => {
   const text = field.value.trim().toLowerCase();
   let n = 0;
   for (const node of nodes) {
-    const hit = text && node.querySelector("title").textContent.toLowerCase().includes(text);
+    const hit = text && `${node.dataset.name} ${node.dataset.op}`.toLowerCase().includes(text);
     node.classList.toggle("found", Boolean(hit));
     n += hit ? 1 : 0;
   }
   svg.classList.toggle("searching", Boolean(text));
   // A node's name may be no op's: the table stays then.
   const hits = rows.filter(row => row.textContent.toLowerCase().includes(text));
-  for (const row of rows) row.hidden = hits.length > 0 && !hits.includes(row);
+  for (const row of rows) row.classList.toggle("off", hits.length > 0 && !hits.includes(row));
   document.getElementById("found").textContent = text ? `${n} found` : "";
 };
 for (const row of rows) row.onclick = () => { field.value = row.dataset.op; field.oninput(); };

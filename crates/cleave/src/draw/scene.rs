@@ -4,8 +4,10 @@ use super::boxes::{self, HEAD_HEIGHT, SMALL_HEIGHT, label_width};
 use super::layered::{Cell, layout};
 use super::select::Selection;
 use super::{Box, Column, Drawing, Edge, Stage};
-use crate::text::{char_width, quantity};
-use cleave_ir::{Bindings, Graph};
+use crate::sizes::SizeNames;
+use crate::summary::Summary;
+use crate::text::char_width;
+use cleave_ir::Graph;
 
 /// Around the whole and between columns.
 const MARGIN: f64 = 16.0;
@@ -29,7 +31,9 @@ struct Row {
 }
 
 pub fn arrange(stages: &[Stage<'_>], selection: &Selection) -> Drawing {
-    let mut columns: Vec<Unplaced> = (0..stages.len()).map(|s| Unplaced::new(stages, s, selection)).collect();
+    let mut sizes = SizeNames::new(stages.iter().map(|s| s.graph));
+    let mut columns: Vec<Unplaced> =
+        (0..stages.len()).map(|s| Unplaced::new(stages, s, selection, &mut sizes)).collect();
     let n = selection.items.iter().map(|i| i.row + 1).max().unwrap_or(0);
     let mut rows = vec![Row { height: 0.0, bend: BEND }; n];
     for c in &columns {
@@ -49,7 +53,7 @@ pub fn arrange(stages: &[Stage<'_>], selection: &Selection) -> Drawing {
         x += column.width + BETWEEN;
         placed.push(column);
     }
-    Drawing { width: x - BETWEEN + MARGIN, height, columns: placed }
+    Drawing { width: x - BETWEEN + MARGIN, height, columns: placed, sizes: sizes.definitions() }
 }
 
 /// A column whose rows have no height yet.
@@ -63,7 +67,7 @@ struct Unplaced {
 }
 
 impl Unplaced {
-    fn new(stages: &[Stage<'_>], s: usize, selection: &Selection) -> Unplaced {
+    fn new(stages: &[Stage<'_>], s: usize, selection: &Selection, sizes: &mut SizeNames) -> Unplaced {
         let stage = &stages[s];
         let mut place = vec![None; selection.items.len()];
         let (mut boxes, mut rows) = (vec![], vec![]);
@@ -72,8 +76,8 @@ impl Unplaced {
             let Some(first) = members.first() else { continue };
             place[i] = Some(boxes.len());
             boxes.push(match item.mark {
-                true => boxes::mark(stage.graph, members),
-                false => boxes::node(stage, s, selection, *first),
+                true => boxes::mark(stage.graph, members, sizes),
+                false => boxes::node(stage, s, selection, *first, sizes),
             });
             rows.push(item.row);
         }
@@ -137,13 +141,12 @@ impl Unplaced {
     }
 }
 
-/// How much there is: `18 ops, 46 nodes, 2.890 MMAC`.
+/// How much there is: `18 ops, 46 nodes, 1.242 MMAC at N = 1`.
 fn subtitle(g: &Graph) -> String {
     let ops: usize = g.op_counts().values().sum();
-    let ones: Bindings = g.symbols.keys().map(|s| (s.clone(), 1)).collect();
-    let macs = cleave_ir::macs::total(g, &ones);
-    let macs = if macs > 0 { format!(", {}", quantity(macs, "MAC")) } else { String::new() };
-    format!("{ops} ops, {} nodes{macs}", g.len())
+    let work = Summary::of(g).work();
+    let work = work.map(|w| format!(", {w}")).unwrap_or_default();
+    format!("{ops} ops, {} nodes{work}", g.len())
 }
 
 /// Where the label of a box stands: its middle, and its upper edge.

@@ -4,8 +4,9 @@
 //! stages have in common stands side by side.
 
 use super::pairing::{in_order, pair};
-use crate::error::{Error, Result};
-use cleave_ir::{Arg, Graph, Kind, Meta, Node, NodeId, op};
+use crate::error::Result;
+use crate::focus::in_focus;
+use cleave_ir::{Arg, Graph, Kind, Meta, Node, NodeId};
 use std::collections::BTreeSet;
 
 /// A node, or what is left out at one place.
@@ -34,14 +35,14 @@ pub struct Selection {
     pub new: Vec<Vec<bool>>,
 }
 
-/// Selects the calls of the ops in focus, what replaces them or was replaced by them in the next stage, what lies within
-/// `hops` of these, and inputs and outputs; with no op named, everything. Constants are no nodes here: they are shown in
+/// Selects what is in focus (see [`in_focus`]), what replaces them or was replaced by them in the next stage, what lies within
+/// `hops` of these, and inputs and outputs; with nothing named, everything. Constants are no nodes here: they are shown in
 /// the boxes of their users.
 ///
 /// # Errors
-/// A name that no op has, or that no stage calls.
+/// A name of no op and no node.
 pub fn select(graphs: &[&Graph], ops: &[String], hops: usize) -> Result<Selection> {
-    let focus = focus(graphs, ops)?;
+    let focus = in_focus(graphs, ops)?;
     let pairs: Vec<_> = graphs.windows(2).map(|w| pair(w[0], w[1])).collect();
     let mut gone: Vec<Vec<bool>> = graphs.iter().map(|g| vec![false; g.len()]).collect();
     let mut new = gone.clone();
@@ -74,29 +75,6 @@ pub fn select(graphs: &[&Graph], ops: &[String], hops: usize) -> Result<Selectio
 
 fn is_node(kind: Kind) -> bool {
     !matches!(kind, Kind::GetAttr(_))
-}
-
-fn focus(graphs: &[&Graph], ops: &[String]) -> Result<Vec<Vec<bool>>> {
-    // `relu_` writes in place what `relu` computes.
-    let is = |node: &Node, name: &str| {
-        node.op().is_some_and(|o| o.base() == name || o.base().strip_suffix('_') == Some(name))
-    };
-    for name in ops {
-        if op::overloads(name).is_empty() {
-            return Err(Error::other(format!("--focus: no op '{name}'; names are bare, as conv2d; see cleave ops")));
-        }
-        if !graphs.iter().any(|g| g.nodes().any(|(_, n)| is(n, name))) {
-            let calls: BTreeSet<&str> =
-                graphs.iter().flat_map(|g| g.nodes()).filter_map(|(_, n)| Some(n.op()?.base())).collect();
-            let calls: Vec<&str> = calls.into_iter().collect();
-            return Err(Error::other(format!(
-                "--focus: '{name}' is called at none of these stages; ops there are {}",
-                calls.join(", ")
-            )));
-        }
-    }
-    let wanted = |n: &Node| n.op().is_some() && (ops.is_empty() || ops.iter().any(|o| is(n, o)));
-    Ok(graphs.iter().map(|g| g.nodes().map(|(_, n)| wanted(n)).collect()).collect())
 }
 
 /// Shows what came from the same source nodes as a shown node that the next stage, or the one before, has not.
@@ -313,6 +291,6 @@ mod tests {
         let g = graph("%r = aten.relu(%x)\nreturn %r");
         let say = |op: &str| select(&[&g], &[op.into()], 1).expect_err("no such op").to_string();
         assert!(say("rellu").contains("no op 'rellu'"));
-        assert!(say("exp").contains("ops there are relu"));
+        assert!(say("exp").contains("called are relu"));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::scene::{baselines, label_at};
 use super::{Box, Column, Drawing, Edge, boxes};
-use crate::text::char_width;
+use crate::text::{char_width, flow};
 use std::fmt::Write;
 
 const STYLE: &str = "\
@@ -12,7 +12,7 @@ const STYLE: &str = "\
 .stage .head{font-size:12px;font-weight:bold}
 .stage .small,.stage .subtitle{fill:#57606a}
 .stage .comment{fill:#6639ba}
-.stage .legend text{text-anchor:start}
+.stage .legend text,.stage .sizes{text-anchor:start}
 .label rect{fill:#fff}
 .stage .label text{fill:#57606a}
 .box{fill:#fff;stroke:#8c959f;stroke-width:1}
@@ -25,7 +25,7 @@ const STYLE: &str = "\
 .gone .box{stroke:#cf222e;stroke-width:1.6;stroke-dasharray:5 3}
 .new .box{stroke:#1a7f37;stroke-width:2.6}
 .mark .box{fill:#f6f8fa;stroke:none}
-.stage .mark text{fill:#57606a;font-weight:normal;font-size:11px}
+.stage .mark .head{fill:#57606a;font-weight:normal;font-size:11px}
 .edge{fill:none;stroke:#8c959f;stroke-width:1.2}
 .arrow{fill:#8c959f}
 .rule{stroke:#d0d7de;stroke-width:1}
@@ -40,7 +40,13 @@ pub fn image(d: &Drawing) -> String {
     let entries = legend(d);
     let widest = entries.iter().map(|e| e.width()).fold(0.0, f64::max);
     let width = d.width.max(widest + 32.0).ceil();
-    let (legend, below) = legend_at(&entries, width, d.height + LEGEND_TOP);
+    let (mut legend, mut below) = legend_at(&entries, width, d.height + LEGEND_TOP);
+    let columns = ((width - 32.0) / boxes::SMALL_WIDTH) as usize;
+    for text in flow(&d.sizes, columns) {
+        let y = number(d.height + LEGEND_TOP + below + 10.0);
+        line(&mut legend, &format!("<text class=\"sizes\" x=\"16\" y=\"{y}\">{}</text>", escape(&text)));
+        below += 15.0;
+    }
     let height = (d.height + LEGEND_TOP + below + 10.0).ceil();
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{w}\" height=\"{h}\" viewBox=\"0 0 {w} {h}\" role=\"img\">\n<title>{}</title>\n<style>\n{STYLE}</style>\n<rect width=\"{w}\" height=\"{h}\" fill=\"#fff\"/>\n<g class=\"stage\">\n",
