@@ -187,7 +187,7 @@ fn fold(lines: &[Line], from: usize, to: usize) -> Vec<Part> {
             let linked =
                 lines[at + length..(at + 2 * length).min(to)].iter().any(|l| l.uses.iter().any(|u| before.contains(u)));
             let times = run / length + 1;
-            if times > 1 && linked && plain(lines, at, length) {
+            if times > 1 && linked && plain(lines, at, length, times) {
                 found.push((length * (times - 1), length, at, times));
             }
             at += run + 1;
@@ -215,11 +215,17 @@ fn fold(lines: &[Line], from: usize, to: usize) -> Vec<Part> {
     parts
 }
 
-/// Whether each value from above a block has one role in it: handed on from block to block, or the same for all.
-fn plain(lines: &[Line], at: usize, length: usize) -> bool {
+/// Whether each value from above a block has one role in it, and keeps it: handed on from block to block, or the same for
+/// all.
+fn plain(lines: &[Line], at: usize, length: usize, times: usize) -> bool {
+    let pairs = |block: usize| {
+        let start = at + block * length;
+        (start..start + length).flat_map(move |i| lines[i].uses.iter().zip(&lines[i + length].uses))
+    };
     let mut role: IndexMap<i64, i64> = IndexMap::new();
-    let pairs = (at..at + length).flat_map(|i| lines[i].uses.iter().zip(&lines[i + length].uses));
-    pairs.filter(|(u, _)| **u < at as i64).all(|(u, v)| role.insert(*u, *v).is_none_or(|before| before == *v))
+    let above = pairs(0).filter(|(u, _)| **u < at as i64);
+    let one = above.into_iter().all(|(u, v)| role.insert(*u, *v).is_none_or(|before| before == *v));
+    one && (1..times - 1).all(|k| pairs(0).zip(pairs(k)).all(|((a, b), (c, d))| (a == b) == (c == d)))
 }
 
 struct Sheet<'a> {
@@ -248,11 +254,17 @@ impl Sheet<'_> {
                     let head = format!("{margin}┌ × {times}  {modules}");
                     writeln!(out, "{}", head.trim_end()).expect("invariant: writing to a string");
                     self.print(body, &format!("{margin}│ "), out);
-                    let last = &self.lines[from + times * length - 1].name;
-                    writeln!(out, "{margin}└ %{last}").expect("invariant: writing to a string");
+                    writeln!(out, "{margin}└ {}", self.leaving(from + length, from + times * length).join(", "))
+                        .expect("invariant: writing to a string");
                 }
             }
         }
+    }
+
+    /// Names of the values that repetitions from one line to before another give to what follows; the last in any case.
+    fn leaving(&self, from: usize, to: usize) -> Vec<String> {
+        let used = |i: &usize| i + 1 == to || self.lines[to..].iter().any(|l| l.uses.contains(&(*i as i64)));
+        (from..to).filter(used).map(|i| format!("%{}", self.lines[i].name)).collect()
     }
 
     fn line(&self, l: &Line, margin: &str, out: &mut String) {
