@@ -67,6 +67,7 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     let model = Model::read(&a.model)?.with_quantizer(a.quantizer.as_deref().unwrap_or("cpu"), &[]);
     bar.inc(1);
     if stages == [Stage::Plan] {
+        bar.finish_and_clear();
         return show_plan(a, &model, out);
     }
     let mut views = vec![];
@@ -82,17 +83,24 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
         return show_drawing(a, format, &views, out);
     }
     let view = &views[0];
-    let document = graph_json(&view.stage.to_string(), &view.graph)?;
-    let text = match format {
-        "json" => serde_json::to_string_pretty(&document).map_err(|e| Error::other(e.to_string()))?,
-        "summary" => summary(a, view),
-        _ => exact(a, format, view)?,
+    let document = match out.is_json() || format == "json" {
+        true => Some(graph_json(&view.stage.to_string(), &view.graph)?),
+        false => None,
     };
-    match &a.output {
-        Some(path) => write(path, text + "\n", out)?,
-        None => out.say(text),
+    if a.output.is_some() || !out.is_json() {
+        let text = match (format, &document) {
+            ("json", Some(d)) => serde_json::to_string_pretty(d).map_err(|e| Error::other(e.to_string()))?,
+            ("summary", _) => summary(a, view),
+            _ => exact(a, format, view)?,
+        };
+        match &a.output {
+            Some(path) => write(path, text + "\n", out)?,
+            None => out.say(text),
+        }
     }
-    out.document(&document)?;
+    if let Some(document) = document {
+        out.document(&document)?;
+    }
     Ok(true)
 }
 

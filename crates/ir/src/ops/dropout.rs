@@ -1,4 +1,4 @@
-//! Dropout, and what else draws random numbers.
+//! Dropout.
 
 use super::infer;
 use crate::builder::{Call, Value};
@@ -110,34 +110,7 @@ pub static NATIVE_DROPOUT_BACKWARD: OpDef = OpDef {
     ..BASE
 };
 
-/// Numbers evenly distributed from 0 to below 1.
-pub static RAND: OpDef = OpDef {
-    name: "aten.rand.default",
-    schema: "(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-    class: Class::Creation,
-    levels: Levels::ALL,
-    functional: Functional::Keep,
-    infer: Some(|c| Ok(Meta::tensor(c.opt_dtype("dtype").unwrap_or(DType::F32), c.dims("size")))),
-    ..OpDef::BASE
-};
-
-/// 1 with the probability that an element is, else 0.
-pub static BERNOULLI: OpDef = OpDef {
-    name: "aten.bernoulli.default",
-    schema: "(Tensor self, *, Generator? generator=None) -> Tensor",
-    class: Class::Pointwise,
-    levels: Levels::TORCH.and(Levels::ATEN),
-    functional: Functional::Keep,
-    rule: Some(|c| {
-        let p = c.tensor("self");
-        let drawn = c.b.call("aten.rand", vec![p.shape().into(), DType::F32.into()]);
-        vec![drawn.op("aten.lt.Tensor", vec![p.into()]).to(p.dtype())]
-    }),
-    example: "f32[2, 3]",
-    ..BASE
-};
-
-static PLAIN: &[&OpDef] = &[&DROPOUT, &DROPOUT_, &NATIVE_DROPOUT, &NATIVE_DROPOUT_BACKWARD, &RAND, &BERNOULLI];
+static PLAIN: &[&OpDef] = &[&DROPOUT, &DROPOUT_, &NATIVE_DROPOUT, &NATIVE_DROPOUT_BACKWARD];
 
 /// The families.
 pub static OPS: &[&[&OpDef]] = &[PLAIN, OF_CHANNELS];
