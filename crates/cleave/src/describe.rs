@@ -5,7 +5,7 @@ use cleave_ir::text::{arg_text, meta_text};
 use cleave_ir::{Arg, Class, Graph, Kind, NodeId};
 
 /// Parameters that say nothing about an inference result, or are alike in every network.
-const QUIET: [&str; 6] = ["training", "train", "momentum", "eps", "cudnn_enabled", "cudnn_enable"];
+const QUIET: [&str; 7] = ["training", "train", "momentum", "eps", "cudnn_enabled", "cudnn_enable", "pin_memory"];
 /// Parameters for each axis of space, where one number stands for several alike.
 const SPATIAL: [&str; 5] = ["kernel_size", "stride", "padding", "dilation", "output_padding"];
 
@@ -28,6 +28,8 @@ pub enum Item {
     Constant(String, NodeId),
     /// A constant of one element.
     Number(String),
+    /// The shape of the result.
+    Shape(String),
     /// The parameter's name, and text.
     Word(String, String),
 }
@@ -53,8 +55,11 @@ pub fn call(g: &Graph, id: NodeId) -> Vec<Item> {
                 call.extend(arg.nodes().into_iter().map(item));
             }
             Arg::None | Arg::Graph(_) => {}
-            // The result's shape says it.
-            Arg::List(_) if op.class == Class::View && matches!(p.name.as_str(), "size" | "shape") => {}
+            Arg::List(_) if op.class == Class::View && matches!(p.name.as_str(), "size" | "shape") => {
+                call.push(Item::Shape(arg_text(g, arg)));
+            }
+            // To the end of an axis.
+            Arg::Int(i64::MAX) => {}
             _ if QUIET.contains(&p.name.as_str()) => {}
             a if default(p).is_some_and(|d| d == a || Some(d) == repeated(a)) => {}
             a => {

@@ -1,13 +1,13 @@
 //! A graph for reading: chains of ops on one line, repeated blocks once.
 //!
-//! A line is a chain of calls, each the one user of the one before it and of its type; it has the name of the last. A
-//! block of lines that follows itself unchanged, but for names and constants, is printed once with its count. For the
-//! exact text see [`cleave_ir::text`].
+//! A line is a chain of calls, each the one user of the one before it, and a view or of its type; it has the name of
+//! the last. A block of lines that follows itself unchanged, but for names and constants, is printed once with its
+//! count. For the exact text see [`cleave_ir::text`].
 
 use crate::describe::{self, Item};
 use crate::sizes::SizeNames;
 use crate::summary::sizes;
-use crate::text::{char_width, count, flow, shorten};
+use crate::text::{char_width, count, flow, shorten, tail};
 use cleave_ir::text::meta_text;
 use cleave_ir::{Arg, Class, Graph, Kind, Meta, NodeId, macs};
 use indexmap::IndexMap;
@@ -28,7 +28,7 @@ pub fn outline(g: &Graph, comment: &dyn Fn(NodeId) -> Option<String>) -> String 
     let width = |of: &dyn Fn(&Line) -> usize, most: usize| lines.iter().map(of).max().unwrap_or(0).min(most);
     let sheet = Sheet {
         lines: &lines,
-        name: width(&|l| l.name.len() + 1, NAME),
+        name: width(&|l| char_width(&l.name), usize::MAX),
         calls: width(&|l| char_width(&l.calls), CALLS),
         meta: width(&|l| char_width(&l.meta), 48),
     };
@@ -42,7 +42,7 @@ pub fn outline(g: &Graph, comment: &dyn Fn(NodeId) -> Option<String>) -> String 
 
 /// A chain of calls.
 struct Line {
-    /// Of its last call.
+    /// Of its last call, with %.
     name: String,
     calls: String,
     meta: String,
@@ -78,8 +78,10 @@ fn lines(g: &Graph, comment: &dyn Fn(NodeId) -> Option<String>, names: &mut Size
     let called = chains.iter().zip(0i64..).flat_map(|(c, i)| c.iter().map(move |id| (*id, i)));
     let line_of: IndexMap<NodeId, i64> = inputs.chain(called).collect();
     let sizes = sizes(g);
+    let short = short_names(g);
     let mut line = |(i, chain): (usize, &Vec<NodeId>)| {
-        let steps: Vec<String> = chain.iter().enumerate().map(|(k, id)| step(g, *id, k > 0)).collect();
+        let steps: Vec<String> =
+            chain.iter().enumerate().map(|(k, id)| step(g, *id, &short, k > 0, k + 1 == chain.len())).collect();
         let last = chain[chain.len() - 1];
         let comments: Vec<String> = chain.iter().filter_map(|id| comment(*id)).collect();
         let meta = shorten(&names.meta(&g.node(last).meta), 48);
@@ -87,7 +89,7 @@ fn lines(g: &Graph, comment: &dyn Fn(NodeId) -> Option<String>, names: &mut Size
         let uses = chain.iter().flat_map(operands).filter_map(|a| line_of.get(&a).copied().filter(|l| *l != i as i64));
         let whole: Vec<String> = chain.iter().map(|id| key(g, *id)).collect();
         Line {
-            name: g.node(last).name.clone(),
+            name: short[last.index()].clone(),
             calls: steps.join(" → "),
             key: format!("{}: {meta} # {}", whole.join(" → "), comments.last().map_or("", |c| c)),
             meta,
@@ -100,6 +102,21 @@ fn lines(g: &Graph, comment: &dyn Fn(NodeId) -> Option<String>, names: &mut Size
     chains.iter().enumerate().map(&mut line).collect()
 }
 
+/// Names as `%conv2d`; of long ones the end, with a number behind it where several end alike.
+fn short_names(g: &Graph) -> Vec<String> {
+    let mut met: IndexMap<String, usize> = IndexMap::new();
+    let mut short = |name: &str| {
+        if name.len() < NAME {
+            return format!("%{name}");
+        }
+        let end = tail(name, NAME - 4);
+        let times = met.entry(end.clone()).or_default();
+        *times += 1;
+        if *times > 1 { format!("%{end}~{times}") } else { format!("%{end}") }
+    };
+    g.nodes().map(|(_, n)| short(&n.name)).collect()
+}
+
 /// Whether a call goes on the line of its first operand.
 fn follows(g: &Graph, before: NodeId, id: NodeId) -> bool {
     fn one(m: &Meta) -> &Meta {
@@ -108,34 +125,40 @@ fn follows(g: &Graph, before: NodeId, id: NodeId) -> bool {
             m => m,
         }
     }
-    let alone = g.use_count(before) == 1 && one(&g.node(before).meta) == one(&g.node(id).meta);
     let class = |id: NodeId| g.node(id).op().map(|o| o.class);
-    // A normalization begins a line, as in a transformer's block, unless it is that of a convolution.
+    let same = one(&g.node(before).meta) == one(&g.node(id).meta);
+    let alone = g.use_count(before) == 1 && (same || class(id) == Some(Class::View));
+    let values = |id| describe::call(g, id).iter().filter(|i| matches!(i, Item::Value(_))).count();
     match class(id) {
         Some(Class::Strategic) | None => false,
+        // A normalization begins a line, as in a transformer's block, unless it is that of a convolution.
         Some(Class::Norm) => alone && class(before) == Some(Class::Strategic),
-        Some(_) => alone,
+        Some(Class::Pointwise) => alone,
+        // Where branches join, a block may end.
+        Some(_) => alone && !(class(before) == Some(Class::Pointwise) && values(before) > 1),
     }
 }
 
-/// A call: the value of the one before it is left out where it is all that it takes, else a dot.
-fn step(g: &Graph, id: NodeId, follows: bool) -> String {
+/// A call: the value of the one before it is left out where it is all that it takes, else a dot. The shape of the last
+/// is the line's.
+fn step(g: &Graph, id: NodeId, short: &[String], follows: bool, last: bool) -> String {
     let node = g.node(id);
     let op = node.op().map_or("", |o| if o.name.starts_with("prims.") { o.short() } else { o.base() });
     let dtype = node.meta.as_tensor().map_or("", |t| t.dtype.name());
     let mut follows = follows;
     let word = |item| match item {
-        Item::Value(_) if std::mem::take(&mut follows) => "·".into(),
-        Item::Value(v) => format!("%{}", g.node(v).name),
+        Item::Value(_) if std::mem::take(&mut follows) => Some("·".into()),
+        Item::Value(v) => Some(short[v.index()].clone()),
         // The type is said where it is not the result's.
         Item::Constant(_, c) => {
             let text = describe::constant(g, c);
-            text.strip_prefix(dtype).unwrap_or(&text).to_string()
+            Some(text.strip_prefix(dtype).unwrap_or(&text).to_string())
         }
-        Item::Number(n) => n,
-        Item::Word(name, text) => format!("{name}={text}"),
+        Item::Number(n) => Some(n),
+        Item::Shape(s) => Some(s).filter(|_| !last),
+        Item::Word(name, text) => Some(format!("{name}={text}")),
     };
-    let words: Vec<String> = describe::call(g, id).into_iter().map(word).collect();
+    let words: Vec<String> = describe::call(g, id).into_iter().filter_map(word).collect();
     if words == ["·"] || op == "getitem" { op.into() } else { format!("{op}({})", words.join(", ")) }
 }
 
@@ -147,7 +170,7 @@ fn key(g: &Graph, id: NodeId) -> String {
     let said = describe::call(g, id).into_iter().filter_map(|item| match item {
         Item::Number(n) => Some(n),
         Item::Word(name, text) => Some(format!("{name}={text}")).filter(|t| !t.contains('%')),
-        Item::Value(_) | Item::Constant(..) => None,
+        Item::Value(_) | Item::Constant(..) | Item::Shape(_) => None,
     });
     format!("{:?} {:?} {:?}", n.op(), constants.collect::<Vec<_>>(), said.collect::<Vec<_>>())
 }
@@ -264,11 +287,11 @@ impl Sheet<'_> {
     /// Names of the values that repetitions from one line to before another give to what follows; the last in any case.
     fn leaving(&self, from: usize, to: usize) -> Vec<String> {
         let used = |i: &usize| i + 1 == to || self.lines[to..].iter().any(|l| l.uses.contains(&(*i as i64)));
-        (from..to).filter(used).map(|i| format!("%{}", self.lines[i].name)).collect()
+        (from..to).filter(used).map(|i| self.lines[i].name.clone()).collect()
     }
 
     fn line(&self, l: &Line, margin: &str, out: &mut String) {
-        let name = shorten(&format!("%{}", l.name), self.name);
+        let name = &l.name;
         let calls = shorten(&l.calls, self.calls);
         let work = if l.macs > 0 { count(l.macs) } else { String::new() };
         let comment = if l.comment.is_empty() { String::new() } else { format!("  # {}", l.comment) };
@@ -276,7 +299,7 @@ impl Sheet<'_> {
         let pad = |s: &str, width: usize| " ".repeat(width.saturating_sub(char_width(s)));
         let text = format!(
             "{margin}{name}{}  {calls}{}  {}{}  {work:>7}{comment}",
-            pad(&name, self.name),
+            pad(name, self.name),
             pad(&calls, room),
             l.meta,
             pad(&l.meta, self.meta)
@@ -297,15 +320,14 @@ mod tests {
     fn the_demo_network() {
         let g = crate::demo::model().expect("the model is embedded");
         insta::assert_snapshot!(outline(&g, &|_| None), @r"
-        %relu                 conv2d(%x, [16, 1, 3, 3], padding=1) → batch_norm → relu                                      f32[s77, 16, 28, 28]  112.9 k
-        %max_pool2d           max_pool2d(%relu, kernel_size=2, stride=2)                                                    f32[s77, 16, 14, 14]
-        %relu_1               conv2d(%max_pool2d, [16, 16, 3, 3], padding=1) → batch_norm → relu                            f32[s77, 16, 14, 14]  451.6 k
-        %add                  conv2d(%relu_1, [16, 16, 3, 3], padding=1) → batch_norm → relu → add(·, %max_pool2d)          f32[s77, 16, 14, 14]  451.6 k
-        %max_pool2d_1         max_pool2d(%add, kernel_size=2, stride=2)                                                     f32[s77, 16, 7, 7]
-        %relu_3               conv2d(%max_pool2d_1, [32, 16, 3, 3], padding=1) → batch_norm → relu                          f32[s77, 32, 7, 7]    225.8 k
-        %adaptive_avg_pool2d  adaptive_avg_pool2d(%relu_3, output_size=[1, 1])                                              f32[s77, 32, 1, 1]
-        %flatten              flatten(%adaptive_avg_pool2d, start_dim=1)                                                    f32[s77, 32]
-        %linear               linear(%flatten, [10, 32])                                                                    f32[s77, 10]              320
+        %relu          conv2d(%x, [16, 1, 3, 3], padding=1) → batch_norm → relu                                      f32[s77, 16, 28, 28]  112.9 k
+        %max_pool2d    max_pool2d(%relu, kernel_size=2, stride=2)                                                    f32[s77, 16, 14, 14]
+        %relu_1        conv2d(%max_pool2d, [16, 16, 3, 3], padding=1) → batch_norm → relu                            f32[s77, 16, 14, 14]  451.6 k
+        %add           conv2d(%relu_1, [16, 16, 3, 3], padding=1) → batch_norm → relu → add(·, %max_pool2d)          f32[s77, 16, 14, 14]  451.6 k
+        %max_pool2d_1  max_pool2d(%add, kernel_size=2, stride=2)                                                     f32[s77, 16, 7, 7]
+        %relu_3        conv2d(%max_pool2d_1, [32, 16, 3, 3], padding=1) → batch_norm → relu                          f32[s77, 32, 7, 7]    225.8 k
+        %flatten       adaptive_avg_pool2d(%relu_3, output_size=[1, 1]) → flatten(·, start_dim=1)                    f32[s77, 32]
+        %linear        linear(%flatten, [10, 32])                                                                    f32[s77, 10]              320
         ");
     }
 

@@ -38,7 +38,8 @@ impl SizeNames {
 
     fn dim(&mut self, d: &Dim) -> String {
         let text = d.to_string();
-        if text.len() <= 5 {
+        let room = if d.as_symbol().is_some() { 8 } else { 5 };
+        if text.len() <= room {
             return text;
         }
         if let Some(name) = self.names.get(d) {

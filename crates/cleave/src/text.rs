@@ -20,6 +20,20 @@ pub fn shorten(text: &str, width: usize) -> String {
     begin.chain(['…']).collect()
 }
 
+/// The text, or an ellipsis and its end: of generated names the end tells most.
+pub fn tail(text: &str, width: usize) -> String {
+    let mut left = char_width(text);
+    if left <= width {
+        return text.into();
+    }
+    let rest = text.chars().skip_while(|c| {
+        let skip = left >= width;
+        left -= c.width().unwrap_or(0);
+        skip
+    });
+    ['…'].into_iter().chain(rest).collect()
+}
+
 /// Lines of at most `width` columns, broken at spaces; a longer word is shortened.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = vec![];
@@ -109,6 +123,7 @@ mod tests {
         assert_eq!(wrap("float: its softmax is run in float", 16), ["float: its", "softmax is run", "in float"]);
         assert_eq!(shorten("conv2d", 4), "con…");
         assert_eq!(shorten("卷積層", 4), "卷…");
+        assert_eq!([tail("conv2d", 4), tail("conv2d", 6), tail("卷積層", 4)], ["…v2d", "conv2d", "…層"]);
     }
 
     #[test]

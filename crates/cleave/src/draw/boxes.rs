@@ -4,7 +4,7 @@ use super::select::Selection;
 use super::{Box, Stage};
 use crate::describe::{self, Item};
 use crate::sizes::SizeNames;
-use crate::text::{char_width, flow, shorten, wrap};
+use crate::text::{char_width, flow, shorten, tail, wrap};
 use cleave_ir::text::node_text;
 use cleave_ir::{Class, Graph, Kind, Meta, NodeId};
 
@@ -34,7 +34,7 @@ pub fn node(stage: &Stage<'_>, s: usize, selection: &Selection, id: NodeId, size
         }
     };
     lines.extend(details(g, id));
-    let lines = lines.iter().map(|l| shorten(l, LINE + 6)).collect();
+    let lines = lines.iter().map(|l| if *l == n.name { tail(l, LINE) } else { shorten(l, LINE + 6) }).collect();
     let comment = stage.comment(id).map(|c| wrap(c, LINE)).unwrap_or_default();
     let at = id.index();
     let mut b = Box {
@@ -112,7 +112,7 @@ fn details(g: &Graph, id: NodeId) -> Vec<String> {
     let (mut constants, mut words) = (vec![], vec![]);
     for item in describe::call(g, id) {
         match item {
-            Item::Value(_) => {}
+            Item::Value(_) | Item::Shape(_) => {}
             Item::Constant(name, c) => constants.push(format!("{name} {}", describe::constant(g, c))),
             Item::Number(n) => words.push(n),
             Item::Word(name, text) => words.push(format!("{name} {text}")),
