@@ -21,13 +21,14 @@ impl Chain {
     }
 }
 
-/// The chain that begins at a node. It goes on to the one user of its last value, as long as that is pointwise, a
+/// The chain that begins at a node, named as `conv2d` or `%conv2d`. It goes on to the one user of its last value, as long as that is pointwise, a
 /// normalization, quantize or dequantize, or takes a result out of a tuple: a convolution, its batch norm and its
 /// activation, however they are spelled.
 ///
 /// # Errors
 /// A name that no node has, with the nearest ones.
 pub fn of(g: &Graph, name: &str) -> Result<Chain> {
+    let name = name.strip_prefix('%').unwrap_or(name);
     let mut last = g.find(name).ok_or_else(|| unknown(g, name))?;
     let mut nodes = vec![last];
     loop {
@@ -86,7 +87,7 @@ mod tests {
         assert_eq!(ops, "conv2d → _native_batch_norm_legit_no_training → getitem → relu");
         let (ops, end) = chain(&export, "max_pool2d");
         assert_eq!((ops.as_str(), end.as_str()), ("max_pool2d", "max_pool2d has 2 users: conv2d_1, add"));
-        assert_eq!(chain(&export, "linear").1, "then the output");
+        assert_eq!(chain(&export, "%linear").1, "then the output");
     }
 
     #[test]

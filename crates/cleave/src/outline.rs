@@ -1,7 +1,7 @@
 //! A graph for reading: chains of ops on one line, repeated blocks once.
 //!
-//! A line is a chain of calls, each the one user of the one before it, and a view or of its type; it has the name of
-//! the last. A block of lines that follows itself unchanged, but for names and constants, is printed once with its
+//! A line is a chain of calls, each the one user of the one before it and of its type, or a view or quantized form of
+//! it; it has the name of the last. A block of lines that follows itself unchanged, but for names and constants, is printed once with its
 //! count. For the exact text see [`cleave_ir::text`].
 
 use crate::describe::{self, Item};
@@ -9,7 +9,7 @@ use crate::sizes::SizeNames;
 use crate::summary::sizes;
 use crate::text::{char_width, count, flow, shorten, tail};
 use cleave_ir::text::meta_text;
-use cleave_ir::{Arg, Class, Graph, Kind, Meta, NodeId, macs};
+use cleave_ir::{Arg, Class, Graph, Meta, Node, NodeId, macs};
 use indexmap::IndexMap;
 use std::fmt::Write;
 
@@ -58,8 +58,8 @@ struct Line {
 fn lines(g: &Graph, comment: &dyn Fn(NodeId) -> Option<String>, names: &mut SizeNames) -> Vec<Line> {
     let mut chains: Vec<Vec<NodeId>> = vec![];
     let mut ends: IndexMap<NodeId, usize> = IndexMap::new();
-    for (id, n) in g.nodes().filter(|(_, n)| n.op().is_some()) {
-        let first = n.args.iter().flat_map(Arg::nodes).find(|a| !matches!(g.node(*a).kind, Kind::GetAttr(_)));
+    for (id, n) in g.nodes().filter(|(id, n)| n.op().is_some() && !describe::is_constant(g, *id)) {
+        let first = n.args.iter().flat_map(Arg::nodes).find(|a| !describe::is_constant(g, *a));
         let at = first.and_then(|a| ends.get(&a).copied().filter(|at| chains[*at].len() < STEPS && follows(g, a, id)));
         match at {
             Some(at) => {
@@ -127,13 +127,13 @@ fn follows(g: &Graph, before: NodeId, id: NodeId) -> bool {
     }
     let class = |id: NodeId| g.node(id).op().map(|o| o.class);
     let same = one(&g.node(before).meta) == one(&g.node(id).meta);
-    let alone = g.use_count(before) == 1 && (same || class(id) == Some(Class::View));
+    let alone = g.use_count(before) == 1 && (same || matches!(class(id), Some(Class::View | Class::Quantize)));
     let values = |id| describe::call(g, id).iter().filter(|i| matches!(i, Item::Value(_))).count();
     match class(id) {
         Some(Class::Strategic) | None => false,
         // A normalization begins a line, as in a transformer's block, unless it is that of a convolution.
         Some(Class::Norm) => alone && class(before) == Some(Class::Strategic),
-        Some(Class::Pointwise) => alone,
+        Some(Class::Pointwise | Class::Quantize) => alone,
         // Where branches join, a block may end.
         Some(_) => alone && !(class(before) == Some(Class::Pointwise) && values(before) > 1),
     }
@@ -145,9 +145,10 @@ fn step(g: &Graph, id: NodeId, short: &[String], follows: bool, last: bool) -> S
     let node = g.node(id);
     let op = node.op().map_or("", |o| if o.name.starts_with("prims.") { o.short() } else { o.base() });
     let dtype = node.meta.as_tensor().map_or("", |t| t.dtype.name());
-    let mut follows = follows;
+    let quantize = |n: &Node| n.op().is_some_and(|o| o.class == Class::Quantize);
+    let mut first = follows;
     let word = |item| match item {
-        Item::Value(_) if std::mem::take(&mut follows) => Some("·".into()),
+        Item::Value(_) if std::mem::take(&mut first) => Some("·".into()),
         Item::Value(v) => Some(short[v.index()].clone()),
         // The type is said where it is not the result's.
         Item::Constant(_, c) => {
@@ -156,8 +157,14 @@ fn step(g: &Graph, id: NodeId, short: &[String], follows: bool, last: bool) -> S
         }
         Item::Number(n) => Some(n),
         Item::Shape(s) => Some(s).filter(|_| !last),
+        Item::Word(_, text) if quantize(node) => Some(text),
         Item::Word(name, text) => Some(format!("{name}={text}")),
     };
+    // What is dequantized where it was quantized has the same scale and zero point.
+    let before = node.args.first().and_then(|a| a.nodes().first().copied());
+    if follows && quantize(node) && before.is_some_and(|b| quantize(g.node(b))) {
+        return op.into();
+    }
     let words: Vec<String> = describe::call(g, id).into_iter().filter_map(word).collect();
     if words == ["·"] || op == "getitem" { op.into() } else { format!("{op}({})", words.join(", ")) }
 }
@@ -165,7 +172,7 @@ fn step(g: &Graph, id: NodeId, short: &[String], follows: bool, last: bool) -> S
 /// A call without names of values.
 fn key(g: &Graph, id: NodeId) -> String {
     let n = g.node(id);
-    let constant = |a: &NodeId| matches!(g.node(*a).kind, Kind::GetAttr(_));
+    let constant = |a: &NodeId| describe::is_constant(g, *a);
     let constants = n.args.iter().flat_map(Arg::nodes).filter(constant).map(|a| meta_text(&g.node(a).meta));
     let said = describe::call(g, id).into_iter().filter_map(|item| match item {
         Item::Number(n) => Some(n),

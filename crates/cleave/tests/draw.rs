@@ -124,6 +124,26 @@ fn what_a_node_in_focus_was_made_of_is_drawn() {
     check("hardswish", &d);
 }
 
+/// Dequantized weights are as constants; dequantized activations are not.
+#[test]
+fn quantized_weights_stand_in_the_boxes_of_their_users() {
+    let model = cleave::demo::model().unwrap();
+    let samples = [cleave::demo::calibration(8)];
+    let settings = cleave::pipeline::Settings::default();
+    let q = cleave::pipeline::quantize(&model, samples.as_slice(), &settings, &mut |_, _, _| {}).unwrap();
+    let g = &q.converted.graph;
+    let d = drawing(&[("raised", &q.raised), ("converted", g)], &[], 0);
+    let c = &d.columns[1];
+    assert!(c.boxes.iter().all(|b| b.op != "dequantize_per_channel"));
+    assert!(c.boxes.iter().any(|b| b.op == "dequantize_per_tensor" && b.new));
+    let conv = c.boxes.iter().find(|b| b.name == "conv2d").unwrap();
+    assert!(conv.lines.contains(&"weight i8[16, 1, 3, 3]".to_string()), "{:?}", conv.lines);
+    check("converted", &d);
+    let asked = drawing(&[("converted", g)], &["dequantize_per_channel"], 0);
+    assert_eq!(asked.boxes().filter(|b| b.focus).count(), 10);
+    check("dequantize_per_channel", &asked);
+}
+
 #[test]
 fn nothing_lies_on_anything_else() {
     check("demo, 0 hops", &demo(0));

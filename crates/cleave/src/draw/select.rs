@@ -4,6 +4,7 @@
 //! stages have in common stands side by side.
 
 use super::pairing::{in_order, pair};
+use crate::describe::is_constant;
 use crate::error::Result;
 use crate::focus::in_focus;
 use cleave_ir::{Arg, Graph, Kind, Meta, Node, NodeId};
@@ -43,38 +44,43 @@ pub struct Selection {
 /// A name of no op and no node.
 pub fn select(graphs: &[&Graph], ops: &[String], hops: usize) -> Result<Selection> {
     let focus = in_focus(graphs, ops)?;
+    // Constants are shown in the boxes of their users, unless they are asked for.
+    let is_node = |g: &Graph, focus: &[bool], id: NodeId| {
+        !is_constant(g, id) || (!ops.is_empty() && focus[id.index()] && g.node(id).op().is_some())
+    };
+    let nodes: Vec<Vec<bool>> =
+        graphs.iter().zip(&focus).map(|(g, f)| g.ids().map(|id| is_node(g, f, id)).collect()).collect();
     let pairs: Vec<_> = graphs.windows(2).map(|w| pair(w[0], w[1])).collect();
     let mut gone: Vec<Vec<bool>> = graphs.iter().map(|g| vec![false; g.len()]).collect();
     let mut new = gone.clone();
     for (s, pairs) in pairs.iter().enumerate() {
-        new[s + 1] = graphs[s + 1].nodes().map(|(_, n)| is_node(n.kind)).collect();
-        for (id, node) in graphs[s].nodes() {
+        new[s + 1].clone_from(&nodes[s + 1]);
+        for id in graphs[s].ids() {
             match pairs[id.index()] {
                 Some(y) => new[s + 1][y.index()] = false,
-                None => gone[s][id.index()] = is_node(node.kind),
+                None => gone[s][id.index()] = nodes[s][id.index()],
             }
         }
     }
     let mut shown = focus.clone();
     replacements(graphs, &gone, &new, &mut shown);
-    for (g, shown) in graphs.iter().zip(&mut shown) {
+    for ((g, nodes), shown) in graphs.iter().zip(&nodes).zip(&mut shown) {
         if !ops.is_empty() {
-            (0..hops).for_each(|_| widen(g, shown));
+            (0..hops).for_each(|_| widen(g, nodes, shown));
         }
         for (id, n) in g.nodes() {
             let end = matches!(n.kind, Kind::Placeholder | Kind::Output);
-            shown[id.index()] = is_node(n.kind) && (shown[id.index()] || end || ops.is_empty());
+            shown[id.index()] = nodes[id.index()] && (shown[id.index()] || end || ops.is_empty());
         }
     }
     // With ops in focus, how sizes are computed is no part of the picture.
-    let counts = |n: &Node| is_node(n.kind) && (ops.is_empty() || !matches!(n.meta, Meta::Int(_)));
+    let counts = |s: usize, id: NodeId| {
+        let size = matches!(graphs[s].node(id).meta, Meta::Int(_));
+        nodes[s][id.index()] && (ops.is_empty() || !size)
+    };
     let union = Union::new(graphs, &pairs, &counts);
     let (items, edges) = union.items(graphs, &shown);
     Ok(Selection { items, edges, focus, gone, new })
-}
-
-fn is_node(kind: Kind) -> bool {
-    !matches!(kind, Kind::GetAttr(_))
 }
 
 /// Shows what came from the same source nodes as a shown node that the next stage, or the one before, has not.
@@ -96,10 +102,10 @@ fn replacements(graphs: &[&Graph], gone: &[Vec<bool>], new: &[Vec<bool>], shown:
 }
 
 /// Adds what is one edge away.
-fn widen(g: &Graph, shown: &mut [bool]) {
+fn widen(g: &Graph, nodes: &[bool], shown: &mut [bool]) {
     let before = shown.to_vec();
     for (id, n) in g.nodes() {
-        for arg in n.args.iter().flat_map(Arg::nodes).filter(|a| is_node(g.node(*a).kind)) {
+        for arg in n.args.iter().flat_map(Arg::nodes).filter(|a| nodes[a.index()]) {
             shown[arg.index()] |= before[id.index()];
             shown[id.index()] |= before[arg.index()];
         }
@@ -117,7 +123,7 @@ struct Union {
 }
 
 impl Union {
-    fn new(graphs: &[&Graph], pairs: &[Vec<Option<NodeId>>], counts: &dyn Fn(&Node) -> bool) -> Union {
+    fn new(graphs: &[&Graph], pairs: &[Vec<Option<NodeId>>], counts: &dyn Fn(usize, NodeId) -> bool) -> Union {
         let mut class: Vec<Vec<Option<usize>>> = graphs.iter().map(|g| vec![None; g.len()]).collect();
         let mut n = 0;
         for (s, g) in graphs.iter().enumerate() {
@@ -128,7 +134,7 @@ impl Union {
                     }
                 }
             }
-            for (id, _) in g.nodes().filter(|(_, n)| counts(n)) {
+            for id in g.ids().filter(|id| counts(s, *id)) {
                 let own = &mut class[s][id.index()];
                 if own.is_none() {
                     *own = Some(n);
