@@ -26,7 +26,7 @@ pub static DROPOUT_: OpDef =
 
 fn dropped<'b>(c: &Call<'b>, name: &str) -> Value<'b> {
     let x = c.tensor(name);
-    if drawn(c, c.bool("train")) == 0.0 {
+    if !c.bool("train") || c.float("p") == 0.0 {
         return x;
     }
     c.b.getitem(x.op("aten.native_dropout", vec![c.arg("p").clone(), true.into()]), 0)
@@ -84,12 +84,16 @@ pub static NATIVE_DROPOUT: OpDef = OpDef {
         Ok(Meta::Tuple(vec![Meta::Tensor(m), mask]))
     }),
     rule: Some(|c| {
-        let x = c.tensor("input");
-        let stay = drawn(c, *c.arg("train") != Arg::Bool(false)) == 0.0;
-        let y = if stay { x } else { x.op("aten.zeros_like", vec![]) };
-        vec![y, x.op("aten.full_like", vec![stay.into(), DType::Bool.into()])]
+        let (x, p) = (c.tensor("input"), c.float("p"));
+        let stay = *c.arg("train") == Arg::Bool(false) || p == 0.0;
+        if stay || p == 1.0 {
+            let y = if stay { x } else { x.op("aten.zeros_like", vec![]) };
+            return vec![y, x.op("aten.full_like", vec![stay.into(), DType::Bool.into()])];
+        }
+        let mask = x.op("aten.rand_like", vec![]).op("aten.gt.Scalar", vec![p.into()]);
+        vec![(mask * x) * (1.0 / (1.0 - p)), mask]
     }),
-    example: "f32[2, 3], 0.5, false | f32[2, 3], 1, true",
+    example: "f32[2, 3], 0.5, false | f32[2, 3], 1, true | f32[2, 3], 0.25, true",
     ..BASE
 };
 

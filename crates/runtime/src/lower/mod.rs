@@ -156,7 +156,7 @@ impl Lower<'_> {
         // A dequantize of constants is kept as it is, for kernels that take levels; a view of one costs nothing.
         let mut done = !matches!(op.class, Class::Quantize | Class::View) && self.fold(id)?;
         // Kernels take tensors with elements.
-        let taken = op.class == Class::View || !self.is_empty(id);
+        let taken = matches!(op.class, Class::View | Class::Structural) || !self.is_empty(id);
         for (_, rule) in RULES.iter().flat_map(|r| r.iter()).filter(|(name, _)| taken && *name == op.name) {
             done = done || rule(self, id)?;
         }
