@@ -1,5 +1,6 @@
 //! The rules of raising, by theme. To add one, write its `RuleDef` and name it in the list.
 
+mod attention;
 mod bounds;
 mod convolution;
 mod core_forms;
@@ -45,6 +46,7 @@ pub static RULES: &[&RuleDef] = &[
     &norm::LAYER_NORM_SCALE,
     &norm::LAYER_NORM_SHIFT,
     &norm::LAYER_NORM_VIEWS,
+    &attention::ATTENTION,
     &linear::MM,
     &linear::ADDMM,
     &linear::MATMUL,
