@@ -127,7 +127,7 @@ pub struct Trace {
 ///
 /// # Errors
 /// What a replacement met when it was built.
-pub fn rewrite(src: &Graph, rules: &[Rule]) -> Result<(Graph, Trace), IrError> {
+pub fn rewrite(src: &Graph, rules: &[&Rule]) -> Result<(Graph, Trace), IrError> {
     let mut trace = Trace::default();
     let (mut g, mut refused) = (src.clone(), Refused::new());
     // A pass that fires makes the graph simpler; rules that undo one another must not hang the program.
@@ -147,7 +147,7 @@ pub fn rewrite(src: &Graph, rules: &[Rule]) -> Result<(Graph, Trace), IrError> {
 type Refused = HashSet<(usize, String)>;
 
 /// The matches at each root, best first.
-fn plan(g: &Graph, rules: &[Rule], refused: &Refused, trace: &mut Trace) -> Vec<Vec<(usize, Match)>> {
+fn plan(g: &Graph, rules: &[&Rule], refused: &Refused, trace: &mut Trace) -> Vec<Vec<(usize, Match)>> {
     let mut plan: Vec<Vec<(usize, Match)>> = vec![vec![]; g.len()];
     let mut taken = vec![false; g.len()];
     for (id, node) in g.nodes().rev() {
@@ -182,7 +182,7 @@ fn declined(rule: &Rule, node: &Node, miss: NearMiss) -> Declined {
     Declined { rule: rule.name.clone(), node: node.name.clone(), step: miss.step, why: miss.why }
 }
 
-fn one_pass(g: &Graph, rules: &[Rule], refused: &Refused) -> Result<(Graph, Trace, Refused), IrError> {
+fn one_pass(g: &Graph, rules: &[&Rule], refused: &Refused) -> Result<(Graph, Trace, Refused), IrError> {
     let (mut trace, mut declines) = (Trace::default(), Refused::new());
     let plan = plan(g, rules, refused, &mut trace);
     // transform() shows calls only with mapped arguments; what they were mapped to is learnt from those.

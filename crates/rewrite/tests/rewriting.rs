@@ -23,7 +23,7 @@ fn rules() -> Vec<Rule> {
 fn run(text_in: &str) -> (String, cleave_rewrite::Trace) {
     let g = text::parse(text_in).unwrap();
     let before = g.to_string();
-    let (out, trace) = rewrite(&g, &rules()).unwrap();
+    let (out, trace) = rewrite(&g, &rules().iter().collect::<Vec<_>>()).unwrap();
     verify::verify(&out, Levels::ALL).unwrap();
     assert_eq!(g.to_string(), before, "the source is left alone");
     (out.to_string(), trace)
@@ -95,7 +95,7 @@ fn origins_are_joined() {
         let id = g.find(n).unwrap();
         g.set_origin(id, Origin { sources: vec![n.into()], module: module.into() });
     }
-    let (out, _) = rewrite(&g, &rules()).unwrap();
+    let (out, _) = rewrite(&g, &rules().iter().collect::<Vec<_>>()).unwrap();
     let silu = out.node(out.find("silu").unwrap());
     assert_eq!(silu.origin, Origin { sources: vec!["sigmoid".into(), "mul".into()], module: "net.act".into() });
     assert_eq!(silu.args, [Arg::Node(out.find("x").unwrap())]);

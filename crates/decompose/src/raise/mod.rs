@@ -12,6 +12,7 @@ mod retrace;
 mod rules;
 pub mod traced;
 
+use retrace::Raised;
 pub use rules::RULES;
 
 use crate::error::{DecomposeError, Result};
@@ -71,11 +72,18 @@ fn written() -> Vec<Rule> {
 
 static WRITTEN: LazyLock<Vec<Rule>> = LazyLock::new(written);
 
-/// Those, and the traces of the rules of raisable ops.
-static ALL: LazyLock<Vec<Rule>> = LazyLock::new(|| {
-    let traced = traced::rules().expect("invariant: rules of raisable ops have traces that are patterns");
-    written().into_iter().chain(traced).collect()
-});
+/// Traces of raisable ops that nothing but the written rules has raised.
+static SIMPLE: LazyLock<Vec<Rule>> = LazyLock::new(|| traces(&[Raised::No, Raised::Written]));
+
+/// Those parts of which other traces have raised.
+static JOINT: LazyLock<Vec<Rule>> = LazyLock::new(|| traces(&[Raised::Traced]));
+
+fn traces(raised: &[Raised]) -> Vec<Rule> {
+    traced::rules(raised).expect("invariant: examples of raisable ops are examples")
+}
+
+/// All rules, in the order in which they are tried.
+static ALL: LazyLock<Vec<&'static Rule>> = LazyLock::new(|| WRITTEN.iter().chain(&*JOINT).chain(&*SIMPLE).collect());
 
 /// The graph raised, and what fired or nearly fired on the way. `src` is left alone.
 ///
@@ -86,7 +94,7 @@ pub fn raise(src: &Graph) -> Result<(Graph, Trace)> {
     raise_by(src, &ALL)
 }
 
-fn raise_by(src: &Graph, rules: &[Rule]) -> Result<(Graph, Trace)> {
+fn raise_by(src: &Graph, rules: &[&Rule]) -> Result<(Graph, Trace)> {
     let mut inner = Trace::default();
     let functional = functionalize(src)?;
     let g = functional.map_subgraphs(&mut |g| {

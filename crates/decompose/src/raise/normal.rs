@@ -67,10 +67,11 @@ fn plain<'b>(b: &'b Builder, node: &Node, args: &[Arg]) -> std::result::Result<O
 fn without_settings(o: &Op, args: &[Arg]) -> Option<Vec<Arg>> {
     let mut plain = args.to_vec();
     let fixed = o.schema.index("training").is_some_and(|i| args.get(i) == Some(&Arg::Bool(false)));
-    for (name, value) in [("momentum", Arg::Float(0.1)), ("cudnn_enabled", false.into()), ("cudnn_enable", true.into())]
+    for (name, value) in
+        [("momentum", Arg::Float(0.1)), ("cudnn_enabled", false.into()), ("cudnn_enable", false.into())]
     {
         if let Some(i) = o.schema.index(name).filter(|_| o.class == Class::Norm && (fixed || name != "momentum")) {
-            plain[i] = value;
+            plain[i] = o.schema.params[i].default.clone().unwrap_or(value);
         }
     }
     (plain != args).then_some(plain)

@@ -1,6 +1,6 @@
 //! Whether a match is what a call gives: the call's rule is run on the operands that were matched.
 
-use super::WRITTEN;
+use super::{SIMPLE, WRITTEN};
 use crate::driver::expand;
 use crate::table::Table;
 use cleave_ir::builder::Rules;
@@ -8,18 +8,36 @@ use cleave_ir::graph::{Arg, Graph, Kind, NodeId};
 use cleave_ir::op::{Op, RuleFn};
 use cleave_ir::schema::Type;
 use cleave_ir::{Builder, Dim};
-use cleave_rewrite::Bound;
+use cleave_rewrite::{Bound, Rule};
 use std::collections::HashMap;
 use std::rc::Rc;
+
+/// Ops that give elements another shape, whichever of them a file has.
+pub(super) const SHAPING: [&str; 3] = ["view", "reshape", "_unsafe_view"];
+
+pub(super) fn is_shaping(o: &Op) -> bool {
+    SHAPING.contains(&o.base()) && o.schema.params.len() == 2
+}
 
 /// Most calls that a match is tried against.
 const MOST: usize = 64;
 
-/// How a trace is made: how deep the op is broken up, and whether parts are then raised by the written rules.
+/// How a trace is made: how deep the op is broken up, and how parts are then put together again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form {
     depth: Depth,
-    raised: bool,
+    raised: Raised,
+}
+
+/// By the time that a rule is tried, others may have raised parts of what it looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Raised {
+    /// Nothing is raised.
+    No,
+    /// By the written rules.
+    Written,
+    /// By the written rules and the traces of other ops.
+    Traced,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,15 +48,10 @@ enum Depth {
 }
 
 impl Form {
-    /// All forms.
-    pub(super) const ALL: [Form; 6] = [
-        Form { depth: Depth::Once, raised: false },
-        Form { depth: Depth::Once, raised: true },
-        Form { depth: Depth::Core, raised: false },
-        Form { depth: Depth::Core, raised: true },
-        Form { depth: Depth::Prims, raised: false },
-        Form { depth: Depth::Prims, raised: true },
-    ];
+    /// Every depth, raised in this way.
+    pub(super) fn all(raised: Raised) -> [Form; 3] {
+        [Depth::Once, Depth::Core, Depth::Prims].map(|depth| Form { depth, raised })
+    }
 
     /// The trace of an op in a graph that calls it.
     pub(super) fn of(self, o: &'static Op, g: &Graph) -> Result<Graph, String> {
@@ -51,9 +64,12 @@ impl Form {
             if p == o { p.rule } else { table.as_ref().and_then(|t| t.rule(p)) }
         });
         let traced = expand(g, rules).map_err(|e| e.to_string())?;
-        // By the time that a rule is tried, others may have raised parts of what it looks for.
-        let written: &[_] = if self.raised { &WRITTEN } else { &[] };
-        super::raise_by(&traced, written).map(|(g, _)| g).map_err(|e| e.to_string())
+        let rules: Vec<&Rule> = match self.raised {
+            Raised::No => vec![],
+            Raised::Written => WRITTEN.iter().collect(),
+            Raised::Traced => WRITTEN.iter().chain(SIMPLE.iter().filter(|r| r.name != o.short())).collect(),
+        };
+        super::raise_by(&traced, &rules).map(|(g, _)| g).map_err(|e| e.to_string())
     }
 }
 
@@ -155,6 +171,9 @@ impl Same<'_> {
         }
         let (a, b) = (self.traced.node(t), self.source.node(s));
         let (Kind::Call(o), Kind::Call(p)) = (&a.kind, &b.kind) else { return false };
+        if is_shaping(o) && is_shaping(p) {
+            return a.meta == b.meta && self.args(&a.args[0], &b.args[0]);
+        }
         if o != p || a.args.len() != b.args.len() {
             return false;
         }

@@ -6,7 +6,7 @@
 //! the call's stands for it. Sizes, dimensions and odd numbers of the example are left open ([`Writer`]); what was
 //! matched is therefore held against the trace of the call that is to take its place ([`retrace`]).
 
-use super::retrace::{self, Form};
+use super::retrace::{self, Form, Raised};
 use cleave_ir::Value;
 use cleave_ir::example::{self, Example};
 use cleave_ir::graph::{Arg, Graph, Kind, NodeId};
@@ -18,15 +18,16 @@ use cleave_rewrite::{Alternatives, Bound, Pattern, Rule};
 /// Longest pattern that a trace may become, in characters: a value used twice is written twice.
 const MOST: usize = 8_000;
 
-/// The rules of all raisable ops whose traces are patterns, the longest first. The others are for rules that are written.
+/// The rules of all raisable ops whose traces, raised in these ways, are patterns, the longest first. The others are for
+/// rules that are written.
 ///
 /// # Errors
 /// An example that is none.
-pub(super) fn rules() -> cleave_ir::Result<Vec<Rule>> {
+pub(super) fn rules(raised: &[Raised]) -> cleave_ir::Result<Vec<Rule>> {
     let mut all = vec![];
     for o in op::all().filter(|o| o.raisable) {
         for e in example::of(o, DType::F32)? {
-            all.extend(of(o, &e).unwrap_or_default());
+            all.extend(in_forms(o, &e, raised).unwrap_or_default());
         }
     }
     all.sort_by_key(|r| std::cmp::Reverse(r.pattern.text().len()));
@@ -38,10 +39,14 @@ pub(super) fn rules() -> cleave_ir::Result<Vec<Rule>> {
 /// # Errors
 /// Why none of its traces is a pattern.
 pub fn of(o: &'static Op, e: &Example) -> Result<Vec<Rule>, String> {
+    in_forms(o, e, &[Raised::No, Raised::Written, Raised::Traced])
+}
+
+fn in_forms(o: &'static Op, e: &Example, raised: &[Raised]) -> Result<Vec<Rule>, String> {
     let call = e.graph.nodes().find(|(_, n)| n.op() == Some(o)).map(|(_, n)| n.args.clone());
     let call = call.ok_or("its example does not call it")?;
     let (mut texts, mut failed): (Vec<(String, Form)>, Option<String>) = (vec![], None);
-    for form in Form::ALL {
+    for form in raised.iter().flat_map(|r| Form::all(*r)) {
         let traced = form.of(o, &e.graph)?;
         // Some find the op by themselves.
         if traced.nodes().any(|(_, n)| n.op() == Some(o)) {
@@ -93,7 +98,7 @@ impl Writer<'_> {
             }
             _ => return Err(format!("its trace holds {}", node.name)),
         };
-        self.text += op.short();
+        self.text += if retrace::is_shaping(op) { "shaped" } else { op.short() };
         self.text += "(";
         // What is left at its default need not be said.
         let params = op.schema.params.iter().zip(&node.args);
@@ -155,7 +160,9 @@ fn is_plain(a: &Arg) -> bool {
 
 /// The rule that puts the call in the place of its trace.
 fn rule(o: &'static Op, call: &[Arg], g: &Graph, text: &str, form: Form) -> Result<Rule, String> {
-    let pattern = Pattern::parse(text, &Alternatives::default()).map_err(|e| format!("{text}: {e}"))?;
+    let shaped: Alternatives =
+        [("shaped".to_string(), retrace::SHAPING.map(String::from).to_vec())].into_iter().collect();
+    let pattern = Pattern::parse(text, &shaped).map_err(|e| format!("{text}: {e}"))?;
     let captured: Vec<String> = pattern.captures().map(String::from).collect();
     // Every tensor of the call must come out of the match; numbers that do not are the example's, or found by trying.
     let name = |n: NodeId| g.node(n).name.clone();

@@ -435,6 +435,7 @@ fn squeezed<'b>(c: &Call<'b>, x: Value<'b>, rank: usize) -> Value<'b> {
 /// [`LOGSUMEXP`].
 pub static SPECIAL_LOGSUMEXP: OpDef = OpDef {
     name: "aten.special_logsumexp.default",
+    raisable: false,
     rule: Some(|c| vec![c.b.call("aten.logsumexp", c.args.to_vec())]),
     ..LOGSUMEXP
 };

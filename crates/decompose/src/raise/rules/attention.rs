@@ -58,9 +58,11 @@ fn spelled<'b>(m: &Bound<'b, '_>) -> Result<Value<'b>, String> {
         }
         None => Arg::None,
     };
-    let scale = match (m.number("by"), m.number("times")) {
-        (Ok(by), _) => 1.0 / by,
-        (_, Ok(times)) => times,
+    let scale = match (m.number("by"), m.number("times"), m.number("left"), m.number("right")) {
+        (Ok(by), ..) => 1.0 / by,
+        (_, Ok(times), ..) => times,
+        (_, _, Ok(left), Ok(right)) => left * right,
+        _ if m.found.captures.contains_key("left") => return Err("a scale that is no number".into()),
         _ => 1.0,
     };
     let usual = last(q, 1).as_const().is_some_and(|e| (scale * (e as f64).sqrt() - 1.0).abs() < 1e-6);
@@ -73,6 +75,8 @@ pub static ATTENTION: RuleDef = RuleDef {
     name: "attention",
     doc: "softmax(q·kᵀ·scale + mask)·v over the keys, a mask of floats.",
     spellings: &[
+        "matmul(softmax(add(matmul(mul(q, left), mul(p:turned(k), right)), mask)), v)",
+        "matmul(softmax(matmul(mul(q, left), mul(p:turned(k), right))), v)",
         "matmul(softmax(add(div(matmul(q, p:turned(k)), by), mask)), v)",
         "matmul(softmax(add(mul(matmul(q, p:turned(k)), times), mask)), v)",
         "matmul(softmax(div(matmul(q, p:turned(k)), by)), v)",

@@ -53,7 +53,13 @@ fn bias(m: &Bound<'_, '_>, count: usize) -> Result<Vec<f32>, String> {
 /// `conv(x, w, b)·s = conv(x, w·s, b·s)`, in f32.
 fn scale<'b>(m: &Bound<'b, '_>) -> Result<Value<'b>, String> {
     let (count, axis, behind) = channels(m)?;
-    let s = per_channel(m, "s", count, behind)?;
+    let mut s = per_channel(m, "s", count, behind)?;
+    if m.root().op().is_some_and(|o| o.base() == "div") {
+        s.iter_mut().for_each(|v| *v = 1.0 / *v);
+    }
+    if s.iter().any(|v| !v.is_finite()) {
+        return Err("a factor that is not finite".into());
+    }
     let w = constant(m, "w")?;
     let inner: usize = w.shape()[axis + 1..].iter().product();
     let scaled = w.to_f32().iter().enumerate().map(|(i, v)| v * s[i / inner.max(1) % count]).collect();
@@ -67,7 +73,7 @@ fn scale<'b>(m: &Bound<'b, '_>) -> Result<Value<'b>, String> {
 pub static SCALE: RuleDef = RuleDef {
     name: "conv_scale",
     doc: "A constant factor for all or for each channel, behind a convolution that nothing else uses, is in its weight.",
-    spellings: &["mul(conv(x, w, b?), s)"],
+    spellings: &["mul(conv(x, w, b?), s)", "div(conv(x, w, b?), s)"],
     any: CONVS,
     conditions: &["constant(w)", "single_use(conv)", "not rank(w) == 2"],
     build: scale,
@@ -91,7 +97,10 @@ pub static SCALE: RuleDef = RuleDef {
 /// `conv(x, w, b) + t = conv(x, w, b + t)`.
 fn shift<'b>(m: &Bound<'b, '_>) -> Result<Value<'b>, String> {
     let (count, _, behind) = channels(m)?;
-    let t = per_channel(m, "t", count, behind)?;
+    let mut t = per_channel(m, "t", count, behind)?;
+    if m.root().op().is_some_and(|o| o.base() == "sub") {
+        t.iter_mut().for_each(|v| *v = -*v);
+    }
     let sum: Vec<f32> = bias(m, count)?.iter().zip(&t).map(|(b, t)| b + t).collect();
     let named = ["t", "b", "w"].into_iter().find(|c| m.found.value(c).is_some()).unwrap_or("w");
     let suffix = if named == "w" { "bias" } else { "as_bias" };
@@ -102,7 +111,7 @@ fn shift<'b>(m: &Bound<'b, '_>) -> Result<Value<'b>, String> {
 pub static SHIFT: RuleDef = RuleDef {
     name: "conv_shift",
     doc: "A constant term for all or for each channel, behind a convolution that nothing else uses, is in its bias.",
-    spellings: &["add(conv(x, w, b?), t)"],
+    spellings: &["add(conv(x, w, b?), t)", "sub(conv(x, w, b?), t)"],
     any: CONVS,
     conditions: &["constant(w)", "single_use(conv)"],
     build: shift,

@@ -2,6 +2,7 @@
 
 mod attention;
 mod bounds;
+mod channels;
 mod convolution;
 mod core_forms;
 mod gates;
@@ -41,11 +42,17 @@ pub static RULES: &[&RuleDef] = &[
     &reductions::MEAN,
     &reductions::SOFTMAX,
     &reductions::LOG_SOFTMAX,
+    &channels::GROUPS,
+    &channels::GROUP_SCALE,
+    &channels::GROUP_SHIFT,
+    &channels::AFFINE,
     &norm::LAYER_NORM_MOMENTS,
     &norm::LAYER_NORM_SPELLED,
     &norm::LAYER_NORM_SCALE,
     &norm::LAYER_NORM_SHIFT,
     &norm::LAYER_NORM_VIEWS,
+    &norm::RMS_NORM_SPELLED,
+    &norm::RMS_NORM_SCALE,
     &attention::ATTENTION,
     &linear::MM,
     &linear::ADDMM,

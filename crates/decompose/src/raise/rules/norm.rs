@@ -114,8 +114,8 @@ pub static LAYER_NORM_SPELLED: RuleDef = RuleDef {
 };
 
 /// A captured constant with one element for each normalized place; dimensions of one element before them go.
-fn fitting<'b>(m: &Bound<'b, '_>, capture: &str) -> Result<Value<'b>, String> {
-    let Arg::List(over) = m.arg_of("layer_norm", "normalized_shape") else { return Err("no shape".into()) };
+fn fitting<'b>(m: &Bound<'b, '_>, norm: &str, capture: &str) -> Result<Value<'b>, String> {
+    let Arg::List(over) = m.arg_of(norm, "normalized_shape") else { return Err("no shape".into()) };
     let shape = m.value(capture)?.shape();
     let have: Vec<Arg> = shape.iter().cloned().map(Arg::from).collect();
     if have == over {
@@ -139,7 +139,7 @@ pub static LAYER_NORM_SCALE: RuleDef = RuleDef {
     conditions: &["constant(w)", "single_use(layer_norm)"],
     build: |m| {
         let pick = |n: &str| m.arg_of("layer_norm", n);
-        let w = fitting(m, "w")?;
+        let w = fitting(m, "layer_norm", "w")?;
         Ok(m.value("x")?.op("aten.layer_norm", vec![pick("normalized_shape"), w.into(), Arg::None, pick("eps")]))
     },
     example: (
@@ -166,7 +166,7 @@ pub static LAYER_NORM_SHIFT: RuleDef = RuleDef {
     conditions: &["constant(b)", "single_use(layer_norm)"],
     build: |m| {
         let pick = |n: &str| m.arg_of("layer_norm", n);
-        let (w, b) = (m.arg("w"), fitting(m, "b")?);
+        let (w, b) = (m.arg("w"), fitting(m, "layer_norm", "b")?);
         Ok(m.value("x")?.op("aten.layer_norm", vec![pick("normalized_shape"), w, b.into(), pick("eps")]))
     },
     example: (
@@ -239,4 +239,67 @@ pub static LAYER_NORM_MOMENTS: RuleDef = RuleDef {
         "mul(c:sub(x, m), reciprocal(sqrt(add(sub(q, s), eps))))",
     ],
     ..LAYER_NORM_SPELLED
+};
+
+/// `x/√(mean(x²) + eps)`.
+pub static RMS_NORM_SPELLED: RuleDef = RuleDef {
+    name: "rms_norm_spelled",
+    doc: "x / sqrt(mean(x²) + eps) over the last dimensions.",
+    spellings: &[
+        "div(x, sqrt(add(v, eps)))",
+        "mul(x, rsqrt(add(v, eps)))",
+        "mul(x, reciprocal(sqrt(add(v, eps))))",
+        "div(x, pow(add(v, eps), 0.5))",
+        "mul(x, pow(add(v, eps), -0.5))",
+    ],
+    any: &[],
+    conditions: &["scalar(eps)"],
+    build: |m| {
+        let x = m.value("x")?;
+        let shape = x.shape();
+        let n = last_dimensions(m, "v", shape.len())?;
+        if reduced(m, "v").and_then(|id| squared(m, id)) != m.found.value("x") {
+            return Err("it is not the mean of the squares of what is divided".into());
+        }
+        let over: Vec<Dim> = shape[shape.len() - n..].to_vec();
+        Ok(x.op("aten.rms_norm", vec![over.into(), Arg::None, m.number("eps")?.into()]))
+    },
+    example: (
+        "graph(%x: f32[2, 4]) {
+  %p = aten.pow.Tensor_Scalar(%x, 2)
+  %v = aten.mean.dim(%p, [-1], true)
+  %e = aten.add.Tensor(%v, 1e-5)
+  %s = aten.sqrt(%e)
+  %y = aten.div.Tensor(%x, %s)
+  return %y
+}",
+        "graph(%x: f32[2, 4]) {\n  %rms_norm = aten.rms_norm(%x, [4], none, 1e-5): f32[2, 4]\n  return %rms_norm \"y\"\n}",
+    ),
+};
+
+/// `rms_norm(x)·w`.
+pub static RMS_NORM_SCALE: RuleDef = RuleDef {
+    name: "rms_norm_scale",
+    doc: "A product with a constant behind an RMS norm without weight is its weight.",
+    spellings: &["mul(n:rms_norm(x, _, none), shaped?(w))"],
+    any: SHAPED,
+    conditions: &["constant(w)", "single_use(n)"],
+    build: |m| {
+        let w = fitting(m, "n", "w")?;
+        let pick = |p: &str| m.arg_of("n", p);
+        Ok(m.value("x")?.op("aten.rms_norm", vec![pick("normalized_shape"), w.into(), pick("eps")]))
+    },
+    example: (
+        "graph(%x: f32[2, 4]) {
+  %w = param \"w\": f32[4]
+  %n = aten.rms_norm(%x, [4], none, 1e-5)
+  %y = aten.mul.Tensor(%w, %n)
+  return %y
+}",
+        "graph(%x: f32[2, 4]) {
+  %w = param \"w\": f32[4]
+  %rms_norm = aten.rms_norm(%x, [4], %w, 1e-5): f32[2, 4]
+  return %rms_norm \"y\"
+}",
+    ),
 };

@@ -30,11 +30,17 @@ fn softmax<'b>(m: &Bound<'b, '_>, to: &str) -> Result<Value<'b>, String> {
 /// `exp(x - max)/Σ exp(x - max)`.
 pub static SOFTMAX: RuleDef = RuleDef {
     name: "softmax_spelled",
-    doc: "exp(x - max(x)) / Σ exp(x - max(x)) over one dimension.",
-    spellings: &["div(exp(sub(x, most:amax(x))), total:sum(exp(sub(x, same:amax(x)))))"],
+    doc: "exp(x - max(x)) / Σ exp(x - max(x)) over one dimension, or without the maximum.",
+    spellings: &[
+        "div(exp(sub(x, most:amax(x))), total:sum(exp(sub(x, same:amax(x)))))",
+        "div(exp(x), total:sum(exp(x)))",
+    ],
     any: &[],
     conditions: &[],
-    build: |m| softmax(m, "aten.softmax.int"),
+    build: |m| match m.found.node("most") {
+        Some(_) => softmax(m, "aten.softmax.int"),
+        None => Ok(m.value("x")?.op("aten.softmax.int", vec![over(m, "total")?.clone()])),
+    },
     example: (
         "graph(%x: f32[2, 4]) {
   %most = aten.amax(%x, [-1], true)
