@@ -19,10 +19,12 @@ mod pool;
 mod quantized;
 mod reduce;
 mod resize;
+mod scope;
 mod shape;
 
-pub use driver::{decode, read_model, read_model_with, read_onnx};
+pub use driver::{ReadOptions, decode, read_model, read_model_with, read_onnx};
 pub(super) use host::cast;
+pub use scope::Evaluate;
 
 use node::Map;
 

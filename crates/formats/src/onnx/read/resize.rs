@@ -64,7 +64,7 @@ fn upsample<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
         "linear" => true,
         other => return Err(format!("mode '{other}' is not supported, expected nearest or linear")),
     };
-    let scales = c.tensor(1)?.to_f32().iter().map(|v| super::host::widen(*v)).collect();
+    let scales = c.constant(1)?.to_f32().iter().map(|v| super::host::widen(*v)).collect();
     let scales = spread(scales, None, x.rank(), |_| 1.0)?;
     resized(c, x, &How { linear, places: "asymmetric", rounding: "floor" }, To::Scales(scales))
 }
