@@ -20,10 +20,22 @@ pub(super) const OPS: &[(&str, Map)] = &[
     ("GreaterOrEqual", |c| binary(c, Binary::GreaterOrEqual, "aten.ge.Tensor")),
     ("And", |c| binary(c, Binary::And, "aten.logical_and")),
     ("Or", |c| binary(c, Binary::Or, "aten.logical_or")),
-    ("Xor", |c| pair(c, "aten.logical_xor")),
+    ("Xor", |c| match c.opset < 7 && c.flag("broadcast", false)? {
+        true => placed(c, "aten.logical_xor"),
+        false => pair(c, "aten.logical_xor"),
+    }),
     ("BitwiseAnd", |c| pair(c, "aten.bitwise_and.Tensor")),
     ("BitwiseOr", |c| pair(c, "aten.bitwise_or.Tensor")),
     ("BitwiseXor", |c| pair(c, "aten.bitwise_xor.Tensor")),
+    ("BitShift", |c| {
+        let (a, b) = (c.value(0)?, c.value(1)?);
+        let op = match c.opt_str("direction")? {
+            Some("LEFT") => "aten.bitwise_left_shift.Tensor",
+            Some("RIGHT") => "aten.bitwise_right_shift.Tensor",
+            other => return Err(format!("attribute 'direction': found {other:?}")),
+        };
+        c.one(c.call(op, vec![a.into(), b.into()]))
+    }),
     ("Max", |c| several(c, Binary::Max, "aten.maximum")),
     ("Min", |c| several(c, Binary::Min, "aten.minimum")),
     ("Sum", |c| several(c, Binary::Add, "aten.add.Tensor")),
@@ -39,6 +51,10 @@ fn pair<'b>(c: &Ctx<'b, '_>, op: &str) -> Step<Vec<Known<'b>>> {
 
 /// Two operands, folded if both are known.
 fn binary<'b>(c: &Ctx<'b, '_>, f: Binary, op: &str) -> Step<Vec<Known<'b>>> {
+    if c.opset < 7 && c.flag("broadcast", false)? {
+        return placed(c, op);
+    }
+    c.ignore(&["consumed_inputs"]);
     if let (Some(a), Some(b)) = (c.host(0), c.host(1)) {
         return Ok(vec![Known::Host(fold::binary(c.output_name(0), f, a, b)?)]);
     }
@@ -51,6 +67,18 @@ fn binary<'b>(c: &Ctx<'b, '_>, f: Binary, op: &str) -> Step<Vec<Known<'b>>> {
     let a = c.node_of(a);
     let b = if numbers { operand(c, a, b) } else { c.node_of(b).into() };
     c.one(c.call(op, vec![a.into(), b]))
+}
+
+/// Before operator set 7 the second operand's dimensions stand at those of the first from an axis on.
+fn placed<'b>(c: &Ctx<'b, '_>, op: &str) -> Step<Vec<Known<'b>>> {
+    let (a, mut b) = (c.value(0)?, c.value(1)?);
+    if let Some(axis) = c.opt_int("axis")? {
+        let at = super::node::axis_of(axis, a.rank())?;
+        let behind = a.rank().checked_sub(at + b.rank()).ok_or("the second operand has too many dimensions")?;
+        let shape = [b.shape(), vec![1.into(); behind]].concat();
+        b = b.op("aten.reshape", vec![shape.into()]);
+    }
+    c.one(c.call(op, vec![a.into(), b.into()]))
 }
 
 /// A constant of one element that does not decide the result's shape or type, as a number; a computed
@@ -69,7 +97,7 @@ fn operand<'b>(c: &Ctx<'b, '_>, other: Value<'b>, k: &Known<'b>) -> Arg {
 
 fn div<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     let known = c.host(0).is_some() && c.host(1).is_some();
-    if !known && !c.value(0)?.dtype().is_float() {
+    if !known && !c.value(0)?.dtype().is_float() && c.opset >= 7 {
         // ONNX divides integers with truncation.
         let (a, b) = (c.value(0)?, c.value(1)?);
         return c.one(c.call("aten.div.Tensor_mode", vec![a.into(), b.into(), "trunc".into()]));

@@ -5,12 +5,14 @@
 //! evaluated here (see [`host`]), so that a graph has sizes where the file has chains of Shape and Gather.
 
 mod arith;
+mod attention;
 mod conv;
 mod driver;
 mod elementwise;
 mod fold;
 mod host;
 mod linear;
+mod loss;
 mod moving;
 mod node;
 mod norm;
@@ -19,6 +21,7 @@ mod pool;
 mod quantized;
 mod reduce;
 mod resize;
+mod scatter;
 mod scope;
 mod shape;
 
@@ -31,20 +34,30 @@ use node::Map;
 /// All operators of ONNX's own set, by family.
 const OPS: &[&[(&str, Map)]] = &[
     arith::OPS,
+    attention::OPS,
     conv::OPS,
     elementwise::OPS,
     linear::OPS,
+    loss::OPS,
     moving::OPS,
     norm::OPS,
     pool::OPS,
     quantized::OPS,
     reduce::OPS,
     resize::OPS,
+    scatter::OPS,
     shape::OPS,
 ];
 
+/// Operators of a set that is not settled yet.
+const PREVIEW: &[&[(&str, Map)]] = &[attention::PREVIEW];
+
 /// The function that reads an operator.
 fn find(domain: &str, op: &str) -> Option<Map> {
-    let ours = domain.is_empty() || domain == "ai.onnx";
-    OPS.iter().flat_map(|f| f.iter()).find(|(name, _)| ours && *name == op).map(|(_, map)| *map)
+    let set = match domain {
+        "" | "ai.onnx" => OPS,
+        "ai.onnx.preview" => PREVIEW,
+        _ => return None,
+    };
+    set.iter().flat_map(|f| f.iter()).find(|(name, _)| *name == op).map(|(_, map)| *map)
 }

@@ -371,3 +371,8 @@ pub fn axis_of(axis: i64, rank: usize) -> Step<usize> {
     let a = if axis < 0 { axis.saturating_add(n) } else { axis };
     usize::try_from(a).ok().filter(|a| *a < rank).ok_or_else(|| format!("axis {axis} of a tensor of rank {rank}"))
 }
+
+/// A size of a value; one that an error did not make has none, and counts as 0.
+pub fn dim_of(x: Value<'_>, i: usize) -> Dim {
+    x.shape().get(i).cloned().unwrap_or(0.into())
+}

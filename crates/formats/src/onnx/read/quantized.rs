@@ -2,7 +2,7 @@
 
 use super::conv::conv_args;
 use super::host::{Host, Known, cast};
-use super::node::{Ctx, Map, Step, axis_of};
+use super::node::{Ctx, Map, Step, axis_of, dim_of};
 use crate::onnx::tensor::{bits_of, dtype_of};
 use cleave_ir::{Arg, Dim, Tensor, Value};
 use cleave_numerics::DType;
@@ -73,13 +73,13 @@ fn params<'b>(c: &Ctx<'b, '_>, x: Value<'b>, dtype: DType, bits: Option<u32>) ->
         Known::Value(_) => None,
     };
     let at = axis_of(axis, x.rank()).unwrap_or(0);
-    if s.rank() == 0 || (s.shape()[0].is(1) && x.shape().get(at).is_none_or(|d| !d.is(1))) {
+    if s.rank() == 0 || (dim_of(s, 0).is(1) && x.shape().get(at).is_none_or(|d| !d.is(1))) {
         let zero = c.opt(2).map_or(Some(Tensor::scalar(0i64)), one);
         let (Some(scale), Some(zero)) = (one(c.known(1)?), zero) else { return composed };
         return torch("tensor", vec![Arg::Float(f64::from(scale.to_f32()[0])), Arg::Int(zero.to_i64()[0])]);
     }
     let at = axis_of(axis, x.rank())?;
-    if s.shape()[0] != x.shape()[at] {
+    if dim_of(s, 0) != dim_of(x, at) {
         return Err(format!("scales of shape {:?} for axis {axis} of {:?}", s.shape(), x.shape()));
     }
     let (Some(scale), zero) = (c.host(1).and_then(Host::as_tensor), c.host(2).and_then(Host::as_tensor)) else {
@@ -97,7 +97,7 @@ fn params<'b>(c: &Ctx<'b, '_>, x: Value<'b>, dtype: DType, bits: Option<u32>) ->
 /// A scale or zero point in a shape that broadcasts with what it belongs to.
 fn spread<'b>(p: &Params, v: Value<'b>, x: Value<'b>) -> Step<Value<'b>> {
     let shape = x.shape();
-    if v.rank() == 0 || (v.rank() == 1 && v.shape()[0].is(1) && p.block == 0) {
+    if v.rank() == 0 || (v.rank() == 1 && dim_of(v, 0).is(1) && p.block == 0) {
         return Ok(v.op("aten.reshape", vec![Vec::<i64>::new().into()]));
     }
     let at = axis_of(p.axis, shape.len())?;
@@ -113,7 +113,7 @@ fn spread<'b>(p: &Params, v: Value<'b>, x: Value<'b>) -> Step<Value<'b>> {
     if v.rank() != 1 {
         return Err(format!("scale of shape {:?}, expected one number or one for each channel", v.shape()));
     }
-    let sizes: Vec<Dim> = (0..shape.len()).map(|i| if i == at { v.shape()[0].clone() } else { 1.into() }).collect();
+    let sizes: Vec<Dim> = (0..shape.len()).map(|i| if i == at { dim_of(v, 0) } else { 1.into() }).collect();
     Ok(v.op("aten.reshape", vec![sizes.into()]))
 }
 
@@ -183,9 +183,9 @@ fn shifted<'b>(c: &Ctx<'b, '_>, i: usize, zero: usize) -> Step<Value<'b>> {
     let x = c.value(i)?.to(DType::I32);
     let Some(z) = c.opt_value(zero) else { return Ok(x) };
     let mut z = z.to(DType::I32);
-    if z.rank() == 1 && !z.shape()[0].is(1) {
+    if z.rank() == 1 && !dim_of(z, 0).is(1) {
         if c.op_type() == "ConvInteger" {
-            let sizes: Vec<Dim> = (0..x.rank()).map(|i| if i == 0 { z.shape()[0].clone() } else { 1.into() }).collect();
+            let sizes: Vec<Dim> = (0..x.rank()).map(|i| if i == 0 { dim_of(z, 0) } else { 1.into() }).collect();
             z = z.op("aten.reshape", vec![sizes.into()]);
         } else if i == 0 {
             z = z.op("aten.unsqueeze", vec![(-1i64).into()]);
