@@ -7,7 +7,7 @@ use crate::error::{Result, RuntimeError};
 use cleave_ir::{Graph, Tensor};
 use cleave_numerics::DType;
 use half::{bf16, f16};
-use ndarray::{ArrayD, IxDyn};
+use ndarray::{ArrayD, Axis, IxDyn};
 use std::sync::Arc;
 
 /// Elements of an [`Array`].
@@ -105,6 +105,30 @@ impl Array {
             DType::Bool => Array::int(DType::Bool, data.mapv(|v| i64::from(v != 0.0))),
             d => Array::int(d, data.mapv(|v| v as i64)),
         }
+    }
+
+    /// One slice along the first dimension.
+    pub fn row(&self, at: usize) -> Array {
+        let data = match &self.data {
+            Data::Float(a) => Data::Float(a.index_axis(Axis(0), at).to_owned()),
+            Data::Int(a) => Data::Int(a.index_axis(Axis(0), at).to_owned()),
+        };
+        Array { dtype: self.dtype, data }
+    }
+
+    /// Arrays of one shape and kind along a new first dimension; none if they are not.
+    pub fn stacked(all: &[Array]) -> Option<Array> {
+        let first = all.first()?;
+        let data = if first.dtype.is_float() {
+            let views: Option<Vec<_>> =
+                all.iter().map(|a| if let Data::Float(d) = &a.data { Some(d.view()) } else { None }).collect();
+            Data::Float(ndarray::stack(Axis(0), &views?).ok()?)
+        } else {
+            let views: Option<Vec<_>> =
+                all.iter().map(|a| if let Data::Int(d) = &a.data { Some(d.view()) } else { None }).collect();
+            Data::Int(ndarray::stack(Axis(0), &views?).ok()?)
+        };
+        Some(Array { dtype: first.dtype, data })
     }
 
     /// Sizes.

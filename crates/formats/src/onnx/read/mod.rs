@@ -6,6 +6,7 @@
 
 mod arith;
 mod attention;
+mod control;
 mod conv;
 mod driver;
 mod elementwise;
@@ -35,6 +36,7 @@ use node::Map;
 const OPS: &[&[(&str, Map)]] = &[
     arith::OPS,
     attention::OPS,
+    control::OPS,
     conv::OPS,
     elementwise::OPS,
     linear::OPS,

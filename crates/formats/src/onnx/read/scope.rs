@@ -1,12 +1,12 @@
 //! The nodes of one graph or function body being read: names with what is known of them, and what lies around.
 
-use super::host::{Host, Known, Made};
+use super::host::{Data, Host, Known, Made};
 use super::node::{Ctx, Step};
 use super::order::{free_names, order};
 use crate::error::Problems;
 use crate::onnx::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto};
 use crate::onnx::tensor::{External, bits_of, sparse_of, tensor_of};
-use cleave_ir::{Arg, Builder, ConstKind, Graph, IrError, Kind, Meta, NodeId, Origin, Tensor, Value};
+use cleave_ir::{Arg, Builder, ConstKind, Dim, Graph, IrError, Kind, Meta, NodeId, Origin, SymbolRange, Tensor, Value};
 use indexmap::{IndexMap, IndexSet};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -85,6 +85,21 @@ pub struct Scope<'b, 'm> {
     /// Whether the graph being built is the file's main one.
     main: bool,
 }
+
+/// What graphs that are arguments take from around.
+pub struct Capture<'b> {
+    /// Names with what is known of them.
+    free: Vec<(String, Known<'b>)>,
+    /// The operands that follow the graphs' own: values, then sizes.
+    pub args: Vec<Arg>,
+    /// Symbols that are operands.
+    sizes: Vec<String>,
+    /// All symbols in there.
+    used: IndexSet<String>,
+}
+
+/// Makes a carried graph's results of those of the file's graph and of its operands.
+pub type Finish<'f> = dyn for<'c> Fn(Vec<Value<'c>>, &[Value<'c>]) -> Step<Vec<Value<'c>>> + 'f;
 
 /// What a value depends on.
 enum Sources {
@@ -283,64 +298,65 @@ impl<'b, 'm> Scope<'b, 'm> {
         Some(AttributeProto { name: a.name.clone(), ..(*given).clone() })
     }
 
-    /// A graph as an argument: on operands that are known by these metas, then on what it takes from around, which is
-    /// returned with it.
-    pub fn carried(&self, graph: &GraphProto, metas: &[Meta], names: &[String]) -> Step<(Graph, Vec<Arg>)> {
-        let b = Builder::new();
-        let mut inner = Scope { main: false, ..self.inner(&b, Rc::default())? };
-        let operands: BTreeSet<&str> = names.iter().map(String::as_str).collect();
-        let free: Vec<(&str, &Known<'b>)> = free_names(graph)
-            .into_iter()
-            .filter(|n| !operands.contains(n))
-            .filter_map(|n| Some((n, self.find(n)?)))
-            .collect();
+    /// What graphs take from around, if their own operands have these names and metas.
+    pub fn capture(&self, graphs: &[&GraphProto], own: &[&str], metas: &[Meta]) -> Capture<'b> {
+        let names: IndexSet<&str> = graphs.iter().flat_map(|g| free_names(g)).filter(|n| !own.contains(n)).collect();
+        let free: Vec<(String, Known<'b>)> =
+            names.into_iter().filter_map(|n| Some((n.to_string(), self.find(n)?.clone()))).collect();
         let mut args: Vec<Arg> = vec![];
-        let mut outer = metas.to_vec();
+        let mut all = metas.to_vec();
         for (_, k) in &free {
             if let Known::Value(v) = k {
                 args.push((*v).into());
-                outer.push(v.meta());
+                all.push(v.meta());
             }
         }
         // Symbols that are no size of an operand by themselves are operands of their own.
-        let mut symbols: IndexSet<String> = outer.iter().flat_map(Meta::dims).flat_map(|d| d.symbols()).collect();
+        let mut used: IndexSet<String> = all.iter().flat_map(Meta::dims).flat_map(|d| d.symbols()).collect();
         for (_, k) in &free {
-            if let Known::Host(Host { data: super::host::Data::Dims(_, _, dims), .. }) = k {
-                symbols.extend(dims.iter().flat_map(|d| d.symbols()));
+            if let Known::Host(Host { data: Data::Dims(_, _, dims), .. }) = k {
+                used.extend(dims.iter().flat_map(Dim::symbols));
             }
         }
         let plain: BTreeSet<String> =
-            outer.iter().flat_map(Meta::dims).filter_map(|d| d.as_symbol().map(str::to_string)).collect();
-        let extra: Vec<&String> = symbols.iter().filter(|s| !plain.contains(*s)).collect();
-        args.extend(extra.iter().map(|s| Arg::from(cleave_ir::Dim::symbol(s))));
-        self.b.with_graph(|g| {
-            b.edit(|inner| {
-                let ranges = symbols.iter().filter_map(|s| Some((s.clone(), *g.symbols.get(s)?)));
-                inner.symbols.extend(ranges.collect::<Vec<_>>());
-            });
-        });
-        for (name, meta) in names.iter().zip(metas) {
-            inner.known.insert(name.clone(), Known::Value(b.placeholder(name, meta.clone())));
-        }
-        for (name, k) in &free {
+            all.iter().flat_map(Meta::dims).filter_map(|d| d.as_symbol().map(str::to_string)).collect();
+        let sizes: Vec<String> = used.iter().filter(|s| !plain.contains(*s)).cloned().collect();
+        args.extend(sizes.iter().map(|s| Arg::from(Dim::symbol(s))));
+        Capture { free, args, sizes, used }
+    }
+
+    /// A graph of its own on `operands` and what was captured; `finish` makes its results of what the file's graph
+    /// gives and of the operands.
+    pub fn carried(
+        &self,
+        graph: &GraphProto,
+        capture: &Capture<'b>,
+        operands: &[(&str, Meta)],
+        finish: &Finish<'_>,
+    ) -> Step<Graph> {
+        let b = Builder::new();
+        let mut inner = Scope { main: false, ..self.inner(&b, Rc::default())? };
+        let range = |s: &String| self.b.with_graph(|g| g.symbols.get(s).copied());
+        let free = SymbolRange { min: 0, max: None };
+        b.edit(|g| g.symbols.extend(capture.used.iter().map(|s| (s.clone(), range(s).unwrap_or(free)))));
+        let own: Vec<Value<'_>> = operands.iter().map(|(name, meta)| b.placeholder(name, meta.clone())).collect();
+        for (name, k) in &capture.free {
             let k = match k {
                 Known::Value(v) => Known::Value(b.placeholder(name, v.meta())),
                 Known::Host(h) => Known::Host(h.clone()),
             };
-            inner.known.insert((*name).to_string(), k);
+            inner.known.insert(name.clone(), k);
         }
-        for s in extra {
-            b.placeholder(s, Meta::Int(cleave_ir::Dim::symbol(s)));
+        for s in &capture.sizes {
+            b.placeholder(s, Meta::Int(Dim::symbol(s)));
         }
-        let results = inner.graph(graph)?;
-        let named: Vec<(String, Value<'_>)> = (graph.output.iter().map(|o| o.name.clone()))
-            .zip(results)
-            .map(|(n, k)| (n, own_node(&b, inner.node_of(&k))))
-            .collect();
-        b.output(&named);
+        inner.known.extend(operands.iter().zip(&own).map(|((n, _), v)| ((*n).to_string(), Known::Value(*v))));
+        let results = inner.graph(graph)?.iter().map(|k| inner.node_of(k)).collect();
+        let results: Vec<(String, Value<'_>)> =
+            finish(results, &own)?.into_iter().enumerate().map(|(i, v)| (format!("{i}"), own_node(&b, v))).collect();
+        b.output(&results);
         drop(inner);
-        let g = b.finish().map_err(|e| e.to_string())?;
-        Ok((g, args))
+        b.finish().map_err(|e| e.to_string())
     }
 
     /// A value as a node of the graph.
@@ -356,6 +372,18 @@ impl<'b, 'm> Scope<'b, 'm> {
     /// # Errors
     /// A value that depends on inputs which could be given, but are not yet; what evaluating it meets.
     pub fn settled(&self, k: &Known<'b>) -> Step<Option<Tensor>> {
+        self.evaluated(k, true)
+    }
+
+    /// A value that depends on constants alone, as a tensor; none of any other.
+    ///
+    /// # Errors
+    /// What evaluating it meets.
+    pub fn constant(&self, k: &Known<'b>) -> Step<Option<Tensor>> {
+        self.evaluated(k, false)
+    }
+
+    fn evaluated(&self, k: &Known<'b>, ask: bool) -> Step<Option<Tensor>> {
         let v = match k {
             Known::Host(h) => return Ok(h.as_tensor().cloned()),
             Known::Value(v) => *v,
@@ -364,7 +392,7 @@ impl<'b, 'm> Scope<'b, 'm> {
             return Ok(Some(t.clone()));
         }
         match self.b.with_graph(|g| sources(g, v.id())) {
-            Sources::Inputs(names) if self.main => {
+            Sources::Inputs(names) if self.main && ask => {
                 if names.iter().all(|n| self.env.available.iter().any(|(a, _)| a == n)) {
                     let message = format!("depends on the values of '{}'", names.join("', '"));
                     self.env.needed.borrow_mut().extend(names);
