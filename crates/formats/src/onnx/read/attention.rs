@@ -25,6 +25,11 @@ fn split_heads<'b>(x: Value<'b>, heads: i64) -> Step<Value<'b>> {
     Ok(split.permute(vec![0, 2, 1, 3]))
 }
 
+/// [`split_heads`]; one number for all heads is one for each.
+fn per_head<'b>(x: Value<'b>, heads: i64) -> Step<Value<'b>> {
+    if dim_of(x, 2).is(1) && heads > 1 { Ok(x.op("aten.unsqueeze", vec![1i64.into()])) } else { split_heads(x, heads) }
+}
+
 /// The reverse of [`split_heads`].
 fn join_heads(x: Value<'_>) -> Value<'_> {
     let s = x.shape();
@@ -105,20 +110,8 @@ fn attention<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     let y = p.op("aten.matmul", vec![v.into()]);
     let shown = match mode {
         0 => raw,
-        1 => {
-            if c.opset < 24 {
-                biased
-            } else {
-                capped
-            }
-        }
-        2 => {
-            if c.opset < 24 {
-                capped
-            } else {
-                biased
-            }
-        }
+        1 => capped,
+        2 => biased,
         3 => p,
         other => return Err(format!("attribute 'qk_matmul_output_mode': found {other}")),
     };
@@ -281,7 +274,7 @@ fn linear_attention<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     };
     // Rates for each head, or for each element of a key.
     let by_head =
-        |i: usize| -> Step<Option<Value<'b>>> { c.opt_value(i).map(|x| split_heads(wide(x), pairs)).transpose() };
+        |i: usize| -> Step<Option<Value<'b>>> { c.opt_value(i).map(|x| per_head(wide(x), pairs)).transpose() };
     let decay = if gated { by_head(4)? } else { None };
     let beta = if delta { by_head(5)? } else { None };
     let at = |x: Value<'b>, t: i64| x.op("aten.select.int", vec![2i64.into(), t.into()]);

@@ -76,7 +76,14 @@ fn repeat<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     {
         return Ok(done);
     }
-    while_loop(c, &l)
+    match while_loop(c, &l) {
+        // What needs to know how often it runs may be told.
+        Err(why) => match c.settled(0)? {
+            Some(_) if trips.is_none() => repeat(c),
+            _ => Err(why),
+        },
+        done => done,
+    }
 }
 
 /// The loop step by step; none if a condition is not known.

@@ -20,6 +20,7 @@ mod norm;
 mod order;
 mod pool;
 mod quantized;
+mod recurrent;
 mod reduce;
 mod resize;
 mod scatter;
@@ -45,6 +46,7 @@ const OPS: &[&[(&str, Map)]] = &[
     norm::OPS,
     pool::OPS,
     quantized::OPS,
+    recurrent::OPS,
     reduce::OPS,
     resize::OPS,
     scatter::OPS,

@@ -304,6 +304,13 @@ impl<'b, 'm> Ctx<'b, 'm> {
         Ok(self.opt_str(name)?.unwrap_or(default))
     }
 
+    /// A list of strings.
+    pub fn opt_strings(&self, name: &str) -> Step<Option<Vec<&'m str>>> {
+        let Some(a) = self.attr(name, AttributeType::Strings)? else { return Ok(None) };
+        let text = a.strings.iter().map(|s| std::str::from_utf8(s)).collect::<Result<_, _>>();
+        text.map(Some).map_err(|_| format!("attribute '{name}': expected text"))
+    }
+
     /// A tensor attribute.
     pub fn opt_tensor_attr(&self, name: &str) -> Step<Option<Tensor>> {
         match self.attr(name, AttributeType::Tensor)?.and_then(|a| a.t.as_ref()) {
