@@ -77,11 +77,12 @@ fn repeat<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
         return Ok(done);
     }
     match while_loop(c, &l) {
-        // What needs to know how often it runs may be told.
-        Err(why) => match c.settled(0)? {
-            Some(_) if trips.is_none() => repeat(c),
-            _ => Err(why),
-        },
+        // A loop that cannot be carried may be one whose steps can be told.
+        Err(why) => {
+            c.settled(0)?;
+            c.settled(1)?;
+            Err(why)
+        }
         done => done,
     }
 }

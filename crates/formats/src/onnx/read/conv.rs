@@ -67,7 +67,7 @@ impl Window {
     }
 
     /// The input with the padding put around it.
-    pub fn pad<'b>(&self, x: Value<'b>, value: f64) -> Value<'b> {
+    pub fn pad<'b>(&self, x: Value<'b>, value: impl Into<Arg>) -> Value<'b> {
         let pairs = self.before.iter().zip(&self.after).rev();
         let pads: Vec<Dim> = pairs.flat_map(|(b, a)| [b.clone(), a.clone()]).collect();
         x.op("aten.constant_pad_nd", vec![pads.into(), value.into()])

@@ -26,6 +26,7 @@ mod resize;
 mod scatter;
 mod scope;
 mod shape;
+mod signal;
 
 pub use driver::{ReadOptions, decode, read_model, read_model_with, read_onnx};
 pub(super) use host::cast;
@@ -51,6 +52,7 @@ const OPS: &[&[(&str, Map)]] = &[
     resize::OPS,
     scatter::OPS,
     shape::OPS,
+    signal::OPS,
 ];
 
 /// Operators of a set that is not settled yet.

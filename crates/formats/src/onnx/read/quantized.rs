@@ -58,7 +58,8 @@ struct Params {
 fn params<'b>(c: &Ctx<'b, '_>, x: Value<'b>, dtype: DType, bits: Option<u32>) -> Step<Params> {
     let (axis, block) = (c.int("axis", 1)?, c.int("block_size", 0)?);
     let (s, z) = (c.value(1)?, c.opt_value(2));
-    if z.is_some_and(|z| z.shape() != s.shape()) {
+    let single = |v: Value<'b>| v.shape().iter().all(|d| d.is(1));
+    if z.is_some_and(|z| z.shape() != s.shape() && !(single(z) && single(s))) {
         return Err(format!("scale of shape {:?}, zero point of another", s.shape()));
     }
     let composed = Ok(Params { torch: None, axis, block });

@@ -2,7 +2,8 @@
 
 use super::host::Known;
 use super::node::{Ctx, Map, Step, axis_of, dim_of};
-use cleave_ir::{Arg, Value};
+use cleave_ir::{Arg, Dim, Value};
+use cleave_numerics::DType;
 
 pub(super) const OPS: &[(&str, Map)] = &[
     ("ReduceMean", |c| reduce(c, 18, "aten.mean.dim")),
@@ -38,9 +39,36 @@ fn axes(c: &Ctx<'_, '_>, since: i64, rank: usize) -> Step<Option<(Vec<i64>, bool
 fn reduce<'b>(c: &Ctx<'b, '_>, since: i64, op: &str) -> Step<Vec<Known<'b>>> {
     let x = c.value(0)?;
     match axes(c, since, x.rank())? {
-        Some((axes, keep)) => c.one(c.call(op, vec![x.into(), axes.into(), keep.into()])),
+        Some((axes, keep)) => match nothing(c, x, op, &axes, keep)? {
+            Some(y) => c.one(y),
+            None => c.one(c.call(op, vec![x.into(), axes.into(), keep.into()])),
+        },
         None => c.one(x),
     }
+}
+
+/// The greatest or least of no elements: the other end of what the type holds. torch knows none.
+fn nothing<'b>(c: &Ctx<'b, '_>, x: Value<'b>, op: &str, axes: &[i64], keep: bool) -> Step<Option<Value<'b>>> {
+    let shape = x.shape();
+    let axes = axes.iter().map(|a| axis_of(*a, shape.len())).collect::<Step<Vec<_>>>()?;
+    let greatest = op == "aten.amax";
+    if !(greatest || op == "aten.amin") || !axes.iter().any(|a| shape[*a].is(0)) {
+        return Ok(None);
+    }
+    let one = |(i, d): (usize, &Dim)| match axes.contains(&i) {
+        false => Some(d.clone()),
+        true => keep.then(|| 1.into()),
+    };
+    let sizes: Vec<Dim> = shape.iter().enumerate().filter_map(one).collect();
+    let value: Arg = match x.dtype() {
+        DType::Bool => (!greatest).into(),
+        d if d.is_float() => (if greatest { f64::NEG_INFINITY } else { f64::INFINITY }).into(),
+        d => {
+            let (low, high) = d.int_range().map_or((i64::MIN, i64::MAX), |(l, h)| (l.into(), h.into()));
+            (if greatest { low } else { high }).into()
+        }
+    };
+    Ok(Some(c.call("aten.full", vec![sizes.into(), value, x.dtype().into()])))
 }
 
 /// A sum with a function before and one after it.
