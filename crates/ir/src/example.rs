@@ -57,6 +57,7 @@ fn name_results<'b>(b: &'b Builder, v: Value<'b>, name: &str, results: &mut Vec<
                 name_results(b, b.getitem(v, i), &format!("{name}_{i}"), results);
             }
         }
+        Meta::None => {}
         _ => results.push((name.into(), v)),
     }
 }

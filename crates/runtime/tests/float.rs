@@ -208,3 +208,28 @@ fn windows_without_elements_and_negative_divisors_match() {
     );
     check_float(&pool, &[Random::new(7).floats(&[1, 1, 4, 4], 3.0)], 1e-6);
 }
+
+#[test]
+fn tensors_without_elements_are_taken_by_every_op() {
+    let none: Vec<f32> = vec![];
+    for (decl, shape, call) in [
+        ("f32[0, 2, 4, 4]", vec![0, 2, 4, 4], "aten.constant_pad_nd(%x, [1, 1, 1, 1], 0.5)"),
+        ("f32[2, 0]", vec![2, 0], "aten.constant_pad_nd(%x, [1, 2], 0.5)"),
+        ("f32[0]", vec![0], "aten.cat([%x, %w], 1)"),
+        ("f32[0, 3]", vec![0, 3], "aten.softmax.int(%x, 1)"),
+        ("f32[3, 0]", vec![3, 0], "aten.sum.dim_IntList(%x, [1])"),
+        ("f32[3, 0]", vec![3, 0], "aten.mean.dim(%x, [1], true)"),
+        ("f32[0, 3]", vec![0, 3], "aten.linear(%x, %w)"),
+        ("f32[2, 0]", vec![2, 0], "aten.mm(%x, %e)"),
+        ("f32[0, 3, 4, 4]", vec![0, 3, 4, 4], "aten.max_pool2d(%x, [2, 2])"),
+        ("f32[0, 3, 4, 4]", vec![0, 3, 4, 4], "aten.conv2d(%x, %k)"),
+        ("f32[0, 3, 4, 4]", vec![0, 3, 4, 4], "aten.upsample_bilinear2d.vec(%x, [8, 8], false, none)"),
+        ("f32[0, 3]", vec![0, 3], "aten.layer_norm(%x, [3])"),
+        ("f32[0, 3]", vec![0, 3], "aten.gelu(%x)"),
+    ] {
+        let g = graph(&format!(
+            "graph(%x: {decl}) {{\n  %w = param \"w\": f32[2, 3]\n  %e = param \"e\": f32[0, 3]\n  %k = param \"k\": f32[2, 3, 3, 3]\n  %y = {call}\n  return %y\n}}\n"
+        ));
+        check_float(&g, &[Tensor::new(&shape, none.clone())], 0.0);
+    }
+}

@@ -54,11 +54,13 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
         }
         None => out.say(g.to_string().trim_end()),
     }
-    let mut document = graph_json(&a.table, &g)?;
-    if let (Some(counts), Some(fields)) = (counts, document.as_object_mut()) {
-        fields.insert("backward".into(), counts);
+    if out.is_json() {
+        let mut document = graph_json(&a.table, &g)?;
+        if let (Some(counts), Some(fields)) = (counts, document.as_object_mut()) {
+            fields.insert("backward".into(), counts);
+        }
+        out.document(&document)?;
     }
-    out.document(&document)?;
     Ok(true)
 }
 

@@ -71,7 +71,9 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
         _ if shown.iter().all(|s| *s) => out.say(Printer::with_comments(&comment).print(&g).trim_end()),
         _ => out.say(dot::lines(&g, &shown, &Printer::with_comments(&comment))),
     }
-    out.document(&graph_json(&stage.to_string(), &g)?)?;
+    if out.is_json() {
+        out.document(&graph_json(&stage.to_string(), &g)?)?;
+    }
     Ok(true)
 }
 

@@ -41,6 +41,13 @@ fn plain<'b>(b: &'b Builder, node: &Node, args: &[Arg]) -> std::result::Result<O
         let why = "batch norm in training mode; export the model after .eval()".into();
         return Err(IrError::Call { op: o.name.into(), node: node.name.clone(), why });
     }
+    let drops = node.arg("p").is_some_and(|p| {
+        !matches!(p, Arg::Int(0) | Arg::Int(1)) && !matches!(p, Arg::Float(p) if *p == 0.0 || *p == 1.0)
+    });
+    if o.base().contains("dropout") && drops && trained("train") {
+        let why = "dropout in training mode; export the model after .eval()".into();
+        return Err(IrError::Call { op: o.name.into(), node: node.name.clone(), why });
+    }
     if o.class == Class::Inert {
         if o.functional == Functional::Always && o.base().contains("dropout") {
             return Ok(Some(Replace::With(b.apply_rule(o, args, &node.name)?)));

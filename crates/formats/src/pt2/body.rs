@@ -2,7 +2,7 @@
 
 use super::args::{NoArg, Val, argument, arguments};
 use super::names::default_name;
-use super::schema::{GraphJson, NodeJson, Range, TensorJson, union};
+use super::schema::{GraphJson, InputJson, NodeHead, NodeJson, Range, TensorJson, union};
 use super::weights::dtype;
 use super::{size, sizes};
 use crate::error::Problems;
@@ -13,8 +13,8 @@ use cleave_ir::{
 };
 use cleave_numerics::DType;
 use indexmap::{IndexMap, IndexSet};
-use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -84,9 +84,12 @@ impl<'p> Body<'p> {
                 unknown.entry(op.into()).or_insert((name.into(), 0)).1 += 1;
             }
         };
-        for n in &self.scope.json.nodes {
+        // What cannot be understood is said of when the node is read.
+        for n in self.scope.json.nodes.iter().filter_map(|n| serde_json::from_str::<NodeHead<'_>>(n.get()).ok()) {
             note(n.name.as_deref().unwrap_or_default(), &n.target);
-            n.inputs.iter().for_each(|i| each_inner(&i.arg, &mut note));
+            let inputs = n.inputs.map(RawValue::get).filter(|text| text.contains("as_graph"));
+            let inputs: Vec<InputJson> = inputs.and_then(|t| serde_json::from_str(t).ok()).unwrap_or_default();
+            inputs.iter().for_each(|i| each_inner(&i.arg, &mut note));
         }
         for (op, (first, count)) in unknown {
             let more = if count > 1 { format!(" (and at {} more nodes)", count - 1) } else { String::new() };
@@ -115,8 +118,9 @@ impl<'p> Body<'p> {
 
     /// What the file says of a tensor, if anything.
     pub(super) fn stated(&self, name: &str) -> Option<Result<Meta, String>> {
-        let t: &TensorJson = self.scope.json.tensor_values.get(name)?;
-        Some(dtype(t.dtype).and_then(|d| Ok(Meta::tensor(d, sizes(&t.sizes)?))))
+        let text = self.scope.json.tensor_values.get(name)?.get();
+        let parsed = serde_json::from_str::<TensorJson>(text).map_err(|e| format!("its type cannot be read: {e}"));
+        Some(parsed.and_then(|t| dtype(t.dtype).and_then(|d| Ok(Meta::tensor(d, sizes(&t.sizes)?)))))
     }
 
     /// What the file says of a size, if anything.
@@ -149,7 +153,12 @@ impl<'p> Body<'p> {
     /// Appends all nodes.
     pub(super) fn nodes(&mut self) {
         let json = self.scope.json.clone();
-        json.nodes.iter().for_each(|n| self.node(n));
+        for (i, text) in json.nodes.iter().enumerate() {
+            match serde_json::from_str(text.get()) {
+                Ok(n) => self.node(&n),
+                Err(e) => self.problems.push("", "", format!("node {i} cannot be read: {e}")),
+            }
+        }
     }
 
     fn node(&mut self, n: &NodeJson) {
@@ -463,7 +472,8 @@ fn each_inner(arg: &Value, note: &mut dyn FnMut(&str, &str)) {
 }
 
 fn graph_json(v: &Value) -> Result<GraphJson, String> {
-    GraphJson::deserialize(v.get("graph").unwrap_or(&Value::Null)).map_err(|e| format!("the graph cannot be read: {e}"))
+    let text = v.get("graph").unwrap_or(&Value::Null).to_string();
+    serde_json::from_str(&text).map_err(|e| format!("the graph cannot be read: {e}"))
 }
 
 /// The name of `{"as_tensor": {"name": …}}` or `{"as_sym_int": {"as_name": …}}`.
@@ -484,8 +494,7 @@ fn is_size_op(target: &str) -> bool {
 
 /// The dotted path of the innermost module a node stood in: `key,path,type;…`.
 fn module(n: &NodeJson) -> String {
-    let stack = n.metadata.get("nn_module_stack").and_then(Value::as_str).unwrap_or_default();
-    let last = stack.rsplit(';').next().unwrap_or_default();
+    let last = n.metadata.nn_module_stack.rsplit(';').next().unwrap_or_default();
     last.split(',').nth(1).unwrap_or_default().into()
 }
 

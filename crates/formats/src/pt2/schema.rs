@@ -3,6 +3,8 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::rc::Rc;
 
 /// The program of a file's JSON. Up to torch 2.5 it has infinities and NaN as Python writes them.
@@ -109,9 +111,11 @@ pub(super) struct GraphJson {
     pub inputs: Vec<Value>,
     #[serde(default)]
     pub outputs: Vec<Value>,
-    pub nodes: Vec<NodeJson>,
+    /// A [`NodeJson`] each, which is taken apart only while the node is read: a program may have very many.
+    pub nodes: Vec<Box<RawValue>>,
+    /// A [`TensorJson`] each.
     #[serde(default)]
-    pub tensor_values: IndexMap<String, TensorJson>,
+    pub tensor_values: IndexMap<String, Box<RawValue>>,
     #[serde(default)]
     pub sym_int_values: IndexMap<String, Value>,
 }
@@ -125,9 +129,27 @@ pub(super) struct NodeJson {
     #[serde(default)]
     pub outputs: Vec<Value>,
     #[serde(default)]
-    pub metadata: IndexMap<String, Value>,
+    pub metadata: NodeMetadata,
     #[serde(default)]
     pub name: Option<String>,
+}
+
+/// What a node is called and calls, and its arguments' text.
+#[derive(Deserialize)]
+pub(super) struct NodeHead<'j> {
+    #[serde(borrow)]
+    pub target: Cow<'j, str>,
+    #[serde(default, borrow)]
+    pub name: Option<Cow<'j, str>>,
+    #[serde(default, borrow)]
+    pub inputs: Option<&'j RawValue>,
+}
+
+/// Of what is noted of a node, where it stood; stack traces are passed over.
+#[derive(Default, Deserialize)]
+pub(super) struct NodeMetadata {
+    #[serde(default)]
+    pub nn_module_stack: String,
 }
 
 #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-//! Dropout, and what else draws random numbers.
+//! Dropout.
 
 use super::infer;
 use crate::builder::{Call, Value};
@@ -26,7 +26,7 @@ pub static DROPOUT_: OpDef =
 
 fn dropped<'b>(c: &Call<'b>, name: &str) -> Value<'b> {
     let x = c.tensor(name);
-    if drawn(c, c.bool("train")) == 0.0 {
+    if !c.bool("train") || c.float("p") == 0.0 {
         return x;
     }
     c.b.getitem(x.op("aten.native_dropout", vec![c.arg("p").clone(), true.into()]), 0)
@@ -84,12 +84,16 @@ pub static NATIVE_DROPOUT: OpDef = OpDef {
         Ok(Meta::Tuple(vec![Meta::Tensor(m), mask]))
     }),
     rule: Some(|c| {
-        let x = c.tensor("input");
-        let stay = drawn(c, *c.arg("train") != Arg::Bool(false)) == 0.0;
-        let y = if stay { x } else { x.op("aten.zeros_like", vec![]) };
-        vec![y, x.op("aten.full_like", vec![stay.into(), DType::Bool.into()])]
+        let (x, p) = (c.tensor("input"), c.float("p"));
+        let stay = *c.arg("train") == Arg::Bool(false) || p == 0.0;
+        if stay || p == 1.0 {
+            let y = if stay { x } else { x.op("aten.zeros_like", vec![]) };
+            return vec![y, x.op("aten.full_like", vec![stay.into(), DType::Bool.into()])];
+        }
+        let mask = x.op("aten.rand_like", vec![]).op("aten.gt.Scalar", vec![p.into()]);
+        vec![(mask * x) * (1.0 / (1.0 - p)), mask]
     }),
-    example: "f32[2, 3], 0.5, false | f32[2, 3], 1, true",
+    example: "f32[2, 3], 0.5, false | f32[2, 3], 1, true | f32[2, 3], 0.25, true",
     ..BASE
 };
 
@@ -110,34 +114,7 @@ pub static NATIVE_DROPOUT_BACKWARD: OpDef = OpDef {
     ..BASE
 };
 
-/// Numbers evenly distributed from 0 to below 1.
-pub static RAND: OpDef = OpDef {
-    name: "aten.rand.default",
-    schema: "(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-    class: Class::Creation,
-    levels: Levels::ALL,
-    functional: Functional::Keep,
-    infer: Some(|c| Ok(Meta::tensor(c.opt_dtype("dtype").unwrap_or(DType::F32), c.dims("size")))),
-    ..OpDef::BASE
-};
-
-/// 1 with the probability that an element is, else 0.
-pub static BERNOULLI: OpDef = OpDef {
-    name: "aten.bernoulli.default",
-    schema: "(Tensor self, *, Generator? generator=None) -> Tensor",
-    class: Class::Pointwise,
-    levels: Levels::TORCH.and(Levels::ATEN),
-    functional: Functional::Keep,
-    rule: Some(|c| {
-        let p = c.tensor("self");
-        let drawn = c.b.call("aten.rand", vec![p.shape().into(), DType::F32.into()]);
-        vec![drawn.op("aten.lt.Tensor", vec![p.into()]).to(p.dtype())]
-    }),
-    example: "f32[2, 3]",
-    ..BASE
-};
-
-static PLAIN: &[&OpDef] = &[&DROPOUT, &DROPOUT_, &NATIVE_DROPOUT, &NATIVE_DROPOUT_BACKWARD, &RAND, &BERNOULLI];
+static PLAIN: &[&OpDef] = &[&DROPOUT, &DROPOUT_, &NATIVE_DROPOUT, &NATIVE_DROPOUT_BACKWARD];
 
 /// The families.
 pub static OPS: &[&[&OpDef]] = &[PLAIN, OF_CHANNELS];

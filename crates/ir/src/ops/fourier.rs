@@ -19,7 +19,7 @@ macro_rules! family {
     ($($(#[$doc:meta])* $id:ident = $name:literal, $schema:literal;)*) => {
         $($(#[$doc])* pub static $id: OpDef = OpDef { name: $name, schema: $schema, ..BASE };)*
         /// The family.
-        pub static OPS: &[&[&OpDef]] = &[&[$(&$id),*]];
+        pub static OPS: &[&[&OpDef]] = &[&[$(&$id),*], COMPLEX];
     };
 }
 
@@ -40,6 +40,28 @@ family! {
     /// [`FFT_HFFT`] along the last of several dimensions, and the full transform along the others.
     FFT_HFFTN = "aten.fft_hfftn.default",
         "(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor";
+}
+
+const NO_TYPE: OpDef =
+    OpDef { infer: Some(|c| Err(c.err("complex numbers, for which there is no type; export what computes with them apart"))), ..BASE };
+
+records! { COMPLEX:
+    /// The first half of the spectrum of real numbers.
+    FFT_R2C = "aten._fft_r2c.default", NO_TYPE {
+        schema: "(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor",
+    };
+    /// Real numbers of the first half of their spectrum.
+    FFT_C2R = "aten._fft_c2r.default", NO_TYPE {
+        schema: "(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor",
+    };
+    /// The spectrum of complex numbers.
+    PRIM_FFT_C2C = "prims.fft_c2c.default", NO_TYPE { schema: "(Tensor self, *, int[] dim, bool forward) -> Tensor" };
+    /// [`FFT_R2C`] without norm.
+    PRIM_FFT_R2C = "prims.fft_r2c.default", NO_TYPE { schema: "(Tensor self, *, int[] dim, bool onesided) -> Tensor" };
+    /// [`FFT_C2R`] without norm.
+    PRIM_FFT_C2R = "prims.fft_c2r.default", NO_TYPE { schema: "(Tensor self, *, int[] dim, SymInt last_dim_size) -> Tensor" };
+    /// The imaginary part.
+    IMAG = "prims.imag.default", NO_TYPE { schema: "(Tensor(a) self) -> Tensor(a)" };
 }
 
 fn transformed(c: &Call<'_>) -> Result<Meta> {

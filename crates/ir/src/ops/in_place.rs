@@ -2,6 +2,7 @@
 
 use super::infer;
 use crate::builder::{Call, Value};
+use crate::graph::Meta;
 use crate::op::{Class, Functional, Levels, OpDef};
 
 const IN_PLACE: OpDef = OpDef {
@@ -27,9 +28,19 @@ macro_rules! in_place {
             example: $example,
             $(rule: Some(|c| of(c, $of)),)?
             ..IN_PLACE
-        },)*)*]];
+        },)*)* &ATAN2_OUT]];
     };
 }
+
+/// [`super::arith::ATAN2`] written to a tensor.
+static ATAN2_OUT: OpDef = OpDef {
+    name: "aten.atan2.out",
+    schema: "(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    infer: Some(|c| Ok(Meta::Tensor(c.meta("out")?))),
+    rule: Some(|c| vec![c.tensor("self").op("aten.atan2", vec![c.arg("other").clone()]).to(c.tensor("out").dtype())]),
+    example: "f32[2, 3], f32[3]>0, f32[2, 3]",
+    ..IN_PLACE
+};
 
 in_place! {
     "", "f32[2, 3]":

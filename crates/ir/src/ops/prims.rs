@@ -85,6 +85,8 @@ family! {
     ATANH = "prims.atanh.default", UNARY;
     /// Bits, or truth values, inverted.
     BITWISE_NOT = "prims.bitwise_not.default", UNARY;
+    /// Cube root.
+    CBRT = "prims.cbrt.default", UNARY;
     /// Least integer not below.
     CEIL = "prims.ceil.default", UNARY;
     /// Cosine.
@@ -227,6 +229,8 @@ family! {
     AMAX = "prims.amax.default", REDUCE;
     /// Least elements over dimensions.
     AMIN = "prims.amin.default", REDUCE;
+    /// Exclusive or of the bits of integers.
+    XOR_SUM = "prims.xor_sum.default", REDUCE;
 }
 
 /// Variance over dimensions; `correction` is taken from the count.

@@ -45,6 +45,24 @@ fn sym_size(c: &Call<'_>) -> Result<Meta> {
     Ok(Meta::Int(m.shape[c.axis("dim", m.shape.len())?].clone()))
 }
 
+/// How many elements lie between neighbours along a dimension.
+pub static SYM_STRIDE: OpDef = OpDef {
+    name: "aten.sym_stride.int",
+    infer: Some(|c| {
+        let strides = c.tensor("self").strides();
+        Ok(Meta::Int(strides[c.axis("dim", strides.len())?].clone()))
+    }),
+    ..SYM_SIZE
+};
+
+/// Whether the elements lie in row-major order, or in that of a memory format.
+pub static SYM_IS_CONTIGUOUS: OpDef = OpDef {
+    name: "aten.sym_is_contiguous.default",
+    schema: "(Tensor self, MemoryFormat memory_format='contiguous_format') -> SymBool",
+    infer: Some(|_| Ok(Meta::None)),
+    ..SYM_SIZE
+};
+
 const INERT: OpDef = OpDef {
     class: Class::Inert,
     levels: Levels::TORCH.and(Levels::ATEN).and(Levels::CORE),
@@ -219,6 +237,8 @@ conditions! {
 static PLAIN: &[&OpDef] = &[
     &GETITEM,
     &SYM_SIZE,
+    &SYM_STRIDE,
+    &SYM_IS_CONTIGUOUS,
     &SYM_NUMEL,
     &CONTIGUOUS,
     &CLONE,

@@ -155,7 +155,9 @@ impl Lower<'_> {
         }
         // A dequantize of constants is kept as it is, for kernels that take levels; a view of one costs nothing.
         let mut done = !matches!(op.class, Class::Quantize | Class::View) && self.fold(id)?;
-        for (_, rule) in RULES.iter().flat_map(|r| r.iter()).filter(|(name, _)| *name == op.name) {
+        // Kernels take tensors with elements.
+        let taken = matches!(op.class, Class::View | Class::Structural) || !self.is_empty(id);
+        for (_, rule) in RULES.iter().flat_map(|r| r.iter()).filter(|(name, _)| taken && *name == op.name) {
             done = done || rule(self, id)?;
         }
         if !done && !self.fold(id)? && !pointwise::defer(self, id)? {
@@ -165,6 +167,13 @@ impl Lower<'_> {
             self.value(id)?;
         }
         Ok(())
+    }
+
+    /// Whether a call reads or makes a tensor without elements.
+    fn is_empty(&self, id: NodeId) -> bool {
+        let node = self.g.node(id);
+        let none = |n: NodeId| self.shape(n).is_ok_and(|s| s.contains(&0));
+        none(id) || node.args.iter().flat_map(Arg::nodes).any(none)
     }
 
     /// Hands over a node's value if it is tapped.

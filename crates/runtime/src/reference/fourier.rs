@@ -10,6 +10,12 @@ use std::f64::consts::TAU;
 
 /// The anchors of this file.
 pub const EVALS: &[(&str, EvalFn)] = &[
+    ("aten._fft_r2c.default", complex),
+    ("aten._fft_c2r.default", complex),
+    ("prims.fft_c2c.default", complex),
+    ("prims.fft_r2c.default", complex),
+    ("prims.fft_c2r.default", complex),
+    ("prims.imag.default", complex),
     ("aten.fft_irfft.default", |c| real(c, 1.0)),
     ("aten.fft_irfft2.default", |c| real(c, 1.0)),
     ("aten.fft_irfftn.default", |c| real(c, 1.0)),
@@ -17,6 +23,11 @@ pub const EVALS: &[(&str, EvalFn)] = &[
     ("aten.fft_hfft2.default", |c| real(c, -1.0)),
     ("aten.fft_hfftn.default", |c| real(c, -1.0)),
 ];
+
+/// What inference refuses.
+fn complex(c: &Ctx<'_>) -> Result<Value> {
+    Err(c.err("complex numbers, for which there is no type"))
+}
 
 /// Most products that one transform may take.
 const MOST: usize = 1 << 31;

@@ -13,6 +13,9 @@ pub const EVALS: &[(&str, EvalFn)] = &[
         let n = x.shape().get(axis).ok_or_else(|| c.err("a tensor without dimensions"))?;
         Ok(Value::Int(*n as i64))
     }),
+    ("aten.sym_stride.int", super::prims::known),
+    // Every value of the interpreter lies in row-major order.
+    ("aten.sym_is_contiguous.default", |_| Ok(Value::Bool(true))),
     ("aten.sym_numel.default", |c| Ok(Value::Int(c.array("self")?.shape().iter().product::<usize>() as i64))),
     ("_operator.add", |c| size(c, i64::checked_add)),
     ("_operator.sub", |c| size(c, i64::checked_sub)),

@@ -100,6 +100,18 @@ fn ops_give_torchs_values() {
 }
 
 #[test]
+fn gradients_of_rows_are_added_up_by_index() {
+    for (with, want) in [("0, false", [0.0, 0.0, -2.0, 0.0, 0.0, 0.0]), ("-1, true", [0.0, 0.0, -1.0, 0.0, -1.0, 0.0])]
+    {
+        let indices = if with.ends_with("true") { vec![1i64, 2, 1] } else { vec![1, 0, 1] };
+        let call = format!("aten.embedding_dense_backward(%g, %i, 3, {with})");
+        let g = text::parse(&format!("graph(%g: f32[3, 2], %i: i64[3]) {{\n %y = {call}\n return %y\n}}")).unwrap();
+        let got = run(&g, &[ramp(&[3, 2]), Tensor::new(&[3], indices)]).unwrap();
+        assert_eq!(got[0].to_f32().to_vec(), want, "{with}");
+    }
+}
+
+#[test]
 fn quantize_rounds_as_the_graph_says() {
     let text = |with: &str| {
         format!(

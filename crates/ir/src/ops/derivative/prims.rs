@@ -86,6 +86,7 @@ pub(super) static TABLE: &[Derivative] = &[
         d.give("a", keep(d.g(), mask));
         d.give("b", super::drop(d.g(), mask));
     }),
+    Derivative::new("prims.cbrt.default", "f32[2, 3]>0", |d| d.give("self", d.g() / (d.y() * d.y() * 3i64))),
     Derivative::new("prims.sum.default", REDUCED, |d| d.give("inp", reduce::kept(d, d.g()))),
     Derivative::new("prims.amax.default", REDUCED, reduce::shared),
     Derivative::new("prims.amin.default", REDUCED, reduce::shared),

@@ -46,6 +46,7 @@ pub(super) static TABLE: &[Derivative] = &[
     Derivative::zero("prims.lt.default", WHOLE),
     Derivative::zero("prims.ne.default", WHOLE),
     Derivative::zero("prims.item.default", WHOLE),
+    Derivative::zero("prims.xor_sum.default", WHOLE),
     Derivative::refused("aten.histc.default", COUNTS),
     Derivative::refused("aten.histogram.bin_ct", COUNTS),
     Derivative::refused("aten.histogram.bins_tensor", COUNTS),
