@@ -5,7 +5,7 @@
 
 use crate::error::{Result, RuntimeError};
 use cleave_ir::{Graph, Tensor};
-use cleave_numerics::DType;
+use cleave_numerics::{DType, float8};
 use half::{bf16, f16};
 use ndarray::{ArrayD, Axis, IxDyn};
 use std::sync::Arc;
@@ -63,6 +63,7 @@ pub fn round_to(dtype: DType, v: f64) -> f64 {
         DType::F32 => f64::from(v as f32),
         DType::F16 => f64::from(f16::from_f64(v)),
         DType::BF16 => f64::from(bf16::from_f64(v)),
+        DType::F8E4M3 | DType::F8E5M2 => float8::decode(dtype, float8::encode(dtype, v)),
         _ => v,
     }
 }
@@ -195,7 +196,7 @@ impl Array {
     /// To a host tensor.
     ///
     /// # Errors
-    /// An element type that the interpreter does not compute (8-bit floats).
+    /// Elements of another kind than their type.
     pub fn to_tensor(&self) -> Result<Tensor> {
         let shape = self.shape().to_vec();
         fn floats<T: cleave_ir::tensor::Element>(a: &ArrayD<f64>, shape: &[usize], f: impl Fn(f64) -> T) -> Tensor {
@@ -209,6 +210,10 @@ impl Array {
             (Data::Float(a), DType::F64) => floats(a, &shape, |v| v),
             (Data::Float(a), DType::F16) => floats(a, &shape, f16::from_f64),
             (Data::Float(a), DType::BF16) => floats(a, &shape, bf16::from_f64),
+            (Data::Float(a), d @ (DType::F8E4M3 | DType::F8E5M2)) => {
+                let codes: Vec<u8> = a.iter().map(|v| float8::encode(d, *v)).collect();
+                Tensor::from_bytes(d, shape, Arc::new(codes))?
+            }
             (Data::Int(a), DType::U8) => ints(a, &shape, |v| v as u8),
             (Data::Int(a), DType::I8) => ints(a, &shape, |v| v as i8),
             (Data::Int(a), DType::I16) => ints(a, &shape, |v| v as i16),

@@ -126,7 +126,6 @@ pub(super) const OPS: &[(&str, Map)] = &[
             Known::Host(h) => h.dtype(),
             Known::Value(v) => v.dtype(),
         };
-        c.ignore(&["saturate", "round_mode"]);
         converted(c, to, c.bits(1))
     }),
     ("Identity", |c| Ok(vec![c.known(0)?.clone()])),
@@ -236,11 +235,26 @@ fn clamp<'b>(c: &Ctx<'b, '_>, x: cleave_ir::Value<'b>, min: Option<f64>, max: Op
 
 fn cast<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     let to = c.opt_int("to")?.ok_or("attribute 'to' is missing")?;
-    c.ignore(&["saturate", "round_mode"]);
     converted(c, dtype_of(to)?, bits_of(to))
 }
 
+/// The greatest number of a float of 8 bits.
+pub(super) fn greatest(dtype: DType) -> Option<f64> {
+    match dtype {
+        DType::F8E4M3 => Some(448.0),
+        DType::F8E5M2 => Some(57344.0),
+        _ => None,
+    }
+}
+
 fn converted<'b>(c: &Ctx<'b, '_>, to: DType, bits: Option<u32>) -> Step<Vec<Known<'b>>> {
+    c.ignore(&["round_mode"]);
+    let saturate = c.flag("saturate", true)?;
+    if let Some(most) = greatest(to) {
+        let x = c.value(0)?;
+        let x = if saturate && x.dtype() != to { x.clamp(Some(-most), Some(most)) } else { x };
+        return c.one(c.call("aten._to_copy", vec![x.into(), to.into()]));
+    }
     if let Some(bits) = bits {
         // The lowest bits, filled up with the sign or with zeros.
         c.narrow(0, Some(bits));

@@ -126,7 +126,7 @@ fn quantize<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
         (None, _) => (DType::U8, None),
     };
     let precision = c.opt_int("precision")?.filter(|p| *p != 0).map(dtype_of).transpose()?;
-    c.ignore(&["saturate"]);
+    let saturate = c.flag("saturate", true)?;
     c.narrow(0, bits);
     let p = params(c, x, dtype, bits)?;
     if let Some((how, args)) = p.torch {
@@ -136,7 +136,8 @@ fn quantize<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     let scale = spread(&p, c.value(1)?, x)?;
     let scale = scale.to(precision.unwrap_or(scale.dtype()));
     let levels = x.to(scale.dtype()) / scale;
-    if dtype.is_float() {
+    if let Some(most) = super::elementwise::greatest(dtype) {
+        let levels = if saturate { levels.clamp(Some(-most), Some(most)) } else { levels };
         return c.one(levels.to(dtype));
     }
     let levels = levels.to(if levels.dtype() == DType::F64 { DType::F64 } else { DType::F32 }).op("aten.round", vec![]);

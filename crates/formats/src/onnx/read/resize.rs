@@ -172,10 +172,12 @@ fn resized<'b>(
         _ if !plain => false,
         _ if how.mode != "nearest" || factors.is_some() => false,
         // Torch takes `floor(i · n_in / n_out)`.
-        (_, Some(maps)) => maps[2..].iter().zip(&shape[2..]).all(|(m, n)| {
-            let n = n.as_const().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-            m.iter().enumerate().all(|(i, at)| i * n / m.len().max(1) == *at)
-        }),
+        (_, Some(maps)) => {
+            maps[2..].iter().zip(&shape[2..]).all(|(m, n)| {
+                let n = n.as_const().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+                m.iter().enumerate().all(|(i, at)| i * n / m.len().max(1) == *at)
+            }) && whole_sizes(&to, &shape)
+        }
         (To::Scales(s), None) => {
             let usual = matches!((how.places, how.rounding), ("asymmetric", "floor"))
                 || matches!((how.places, how.rounding), ("half_pixel" | "pytorch_half_pixel", "round_prefer_floor"));
@@ -191,7 +193,7 @@ fn resized<'b>(
     let align = match how.places {
         "half_pixel" => Some(false),
         "pytorch_half_pixel" if !single => Some(false),
-        "align_corners" => Some(true),
+        "align_corners" if whole_sizes(&to, &shape) => Some(true),
         _ => None,
     };
     // A size that is not known leaves only torch's ways.
@@ -215,6 +217,17 @@ fn resized<'b>(
         }
     }
     c.one(y)
+}
+
+/// Whether the sizes are those asked for, and not rounded from a factor.
+fn whole_sizes(to: &To, shape: &[Dim]) -> bool {
+    match to {
+        To::Sizes(_) => true,
+        To::Scales(s) => s.iter().zip(shape).all(|(s, n)| match n.as_const() {
+            Some(n) => (n as f64 * s).fract() == 0.0,
+            None => s.fract() == 0.0,
+        }),
+    }
 }
 
 /// For each dimension the element that each place of the result takes, if all sizes are known.
@@ -302,8 +315,7 @@ fn weighted<'b>(
         let numbers = rows.iter().flat_map(|(w, _)| w.iter().map(|v| *v as f32)).collect();
         let matrix = Tensor::new(&[rows.len(), n as usize], numbers);
         let matrix = c.node_of(&Known::Host(Host::tensor(&format!("{}.weights{i}", c.name), matrix)));
-        let swap = |v: Value<'b>| v.op("aten.transpose.int", vec![i.into(), (-1i64).into()]);
-        y = swap(swap(y).op("aten.linear", vec![matrix.into()]));
+        y = super::signal::along_axis(y, matrix, i);
         if rows.iter().any(|(_, outside)| *outside) {
             let outside = Tensor::from_bools(&[rows.len()], &rows.iter().map(|(_, o)| !*o).collect::<Vec<_>>());
             let inside = c.node_of(&Known::Host(Host::tensor(&format!("{}.inside{i}", c.name), outside)));

@@ -31,6 +31,19 @@ fn constant<'b>(c: &Ctx<'b, '_>, name: &str, shape: &[usize], v: Vec<f32>, dtype
     c.node_of(&Known::Host(Host::tensor(&format!("{}.{name}", c.name), t)))
 }
 
+/// A dimension multiplied by a matrix `[to, from]`.
+pub(super) fn along_axis<'b>(x: Value<'b>, m: Value<'b>, axis: usize) -> Value<'b> {
+    let rank = x.rank();
+    if axis + 1 == rank {
+        return x.op("aten.linear", vec![m.into()]);
+    }
+    let swap = |v: Value<'b>| match axis + 2 == rank {
+        true => v,
+        false => v.op("aten.transpose.int", vec![axis.into(), (-2i64).into()]),
+    };
+    swap(m.op("aten.matmul", vec![swap(x).into()]))
+}
+
 /// How a transform goes.
 struct Transform {
     length: i64,
@@ -75,9 +88,8 @@ fn transformed<'b>(c: &Ctx<'b, '_>, x: Value<'b>, axis: usize, t: &Transform) ->
         constant(c, name, &[gives as usize, takes as usize], v, x.dtype())
     };
     let (cos, sin) = (table(f64::cos, "cos"), table(f64::sin, "sin"));
-    let swap = |v: Value<'b>| v.op("aten.transpose.int", vec![axis.into(), (-1i64).into()]);
-    let part = |i: i64| swap(x.op("aten.select.int", vec![last.into(), i.into()]));
-    let times = |v: Value<'b>, m: Value<'b>| v.op("aten.linear", vec![m.into()]);
+    let part = |i: i64| x.op("aten.select.int", vec![last.into(), i.into()]);
+    let times = |v: Value<'b>, m: Value<'b>| along_axis(v, m, axis);
     let re = part(0);
     let complex = dim_of(x, last).is(2);
     let mut real = times(re, cos);
@@ -88,9 +100,9 @@ fn transformed<'b>(c: &Ctx<'b, '_>, x: Value<'b>, axis: usize, t: &Transform) ->
         imag = imag + times(im, cos);
     }
     if t.inverse && t.onesided {
-        return Ok(swap(real).op("aten.unsqueeze", vec![(-1i64).into()]));
+        return Ok(real.op("aten.unsqueeze", vec![(-1i64).into()]));
     }
-    Ok(c.b.call("aten.stack", vec![vec![swap(real), swap(imag)].into(), (-1i64).into()]))
+    Ok(c.b.call("aten.stack", vec![vec![real, imag].into(), (-1i64).into()]))
 }
 
 fn dft<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
