@@ -55,8 +55,10 @@ fn binary<'b>(c: &Ctx<'b, '_>, f: Binary, op: &str) -> Step<Vec<Known<'b>>> {
         return placed(c, op);
     }
     c.ignore(&["consumed_inputs"]);
-    if let (Some(a), Some(b)) = (c.host(0), c.host(1)) {
-        return Ok(vec![Known::Host(fold::binary(c.output_name(0), f, a, b)?)]);
+    if let (Some(a), Some(b)) = (c.host(0), c.host(1))
+        && let Some(h) = fold::binary(c.output_name(0), f, a, b)?
+    {
+        return Ok(vec![Known::Host(h)]);
     }
     let commutes = matches!(f, Binary::Add | Binary::Mul);
     let numbers = commutes || matches!(f, Binary::Sub | Binary::Div);
@@ -96,8 +98,12 @@ fn operand<'b>(c: &Ctx<'b, '_>, other: Value<'b>, k: &Known<'b>) -> Arg {
 }
 
 fn div<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
-    let known = c.host(0).is_some() && c.host(1).is_some();
-    if !known && !c.value(0)?.dtype().is_float() && c.opset >= 7 {
+    if let (Some(a), Some(b)) = (c.host(0), c.host(1))
+        && let Some(h) = fold::binary(c.output_name(0), Binary::Div, a, b)?
+    {
+        return Ok(vec![Known::Host(h)]);
+    }
+    if !c.value(0)?.dtype().is_float() && c.opset >= 7 {
         // ONNX divides integers with truncation.
         let (a, b) = (c.value(0)?, c.value(1)?);
         return c.one(c.call("aten.div.Tensor_mode", vec![a.into(), b.into(), "trunc".into()]));
@@ -141,8 +147,10 @@ fn several<'b>(c: &Ctx<'b, '_>, f: Binary, op: &str) -> Step<Vec<Known<'b>>> {
     if let Some(hosts) = c.hosts() {
         let (first, rest) = hosts.split_first().ok_or("no inputs")?;
         let name = c.output_name(0);
-        let all = rest.iter().try_fold((*first).clone(), |a, b| fold::binary(name, f, &a, b));
-        return all.map(|h| vec![Known::Host(Host { name: name.into(), ..h })]);
+        let fold = |a: Option<Host>, b: &&Host| a.map_or(Ok(None), |a| fold::binary(name, f, &a, b));
+        if let Some(h) = rest.iter().try_fold(Some((*first).clone()), fold)? {
+            return Ok(vec![Known::Host(Host { name: name.into(), ..h })]);
+        }
     }
     let mut sum = c.value(0)?;
     for i in 1..c.len() {
@@ -157,7 +165,10 @@ fn mean<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
         [Known::Value(v)] => c.one(*v / f64::from(count)),
         [Known::Host(h)] => {
             let n = Host::tensor("", super::host::cast(&cleave_ir::Tensor::scalar(count), h.dtype()));
-            Ok(vec![Known::Host(fold::binary(c.output_name(0), Binary::Div, h, &n)?)])
+            match fold::binary(c.output_name(0), Binary::Div, h, &n)? {
+                Some(h) => Ok(vec![Known::Host(h)]),
+                None => c.one(c.node_of(&Known::Host(h.clone())) / f64::from(count)),
+            }
         }
         _ => Err("no inputs".into()),
     }
@@ -166,8 +177,9 @@ fn mean<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
 fn choose<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     if let (Some(k), Some(a), Some(b)) = (c.host(0), c.host(1), c.host(2))
         && k.dtype() == DType::Bool
+        && let Some(h) = fold::choose(c.output_name(0), k, a, b)?
     {
-        return Ok(vec![Known::Host(fold::choose(c.output_name(0), k, a, b)?)]);
+        return Ok(vec![Known::Host(h)]);
     }
     let (k, a, b) = (c.value(0)?, c.value(1)?, c.value(2)?);
     c.one(c.call("aten.where.self", vec![k.into(), a.into(), b.into()]))
