@@ -30,7 +30,10 @@ fn choose<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
         // Branches of different types or ranks are no cond: one of them must be known to be taken.
         Err(why) => match c.settled(0)? {
             Some(t) => c.scope.inline(if holds(t) { yes } else { no }, vec![]),
-            None => Err(why),
+            None => {
+                c.scope.env.sized.set(true);
+                Err(why)
+            }
         },
         done => done,
     }

@@ -78,23 +78,27 @@ pub fn read_model(path: &Path, model: &ModelProto) -> Result<Graph> {
 /// # Errors
 /// As [`read_onnx`].
 pub fn read_model_with(path: &Path, model: &ModelProto, options: ReadOptions<'_>) -> Result<Graph> {
-    let mut given = IndexSet::new();
+    let mut given = Given::default();
     loop {
-        let before = given.len();
+        let before = given.clone();
         match read_given(path, model, options, &mut given) {
-            Err(_) if given.len() > before => {}
+            Err(_) if given != before => {}
             done => return done,
         }
     }
 }
 
+/// What is taken from the values of inputs.
+#[derive(Clone, Default, PartialEq)]
+struct Given {
+    /// Those that become constants.
+    inputs: IndexSet<String>,
+    /// Whether sizes are theirs.
+    sizes: bool,
+}
+
 /// Reads with these inputs as constants; what else should be one is added to them.
-fn read_given(
-    path: &Path,
-    model: &ModelProto,
-    options: ReadOptions<'_>,
-    given: &mut IndexSet<String>,
-) -> Result<Graph> {
+fn read_given(path: &Path, model: &ModelProto, options: ReadOptions<'_>, given: &mut Given) -> Result<Graph> {
     let graph =
         model.graph.as_ref().ok_or_else(|| FormatError::malformed(path, "not an ONNX model: it has no graph"))?;
     let opset = opset(path, model)?;
@@ -105,6 +109,7 @@ fn read_given(
         evaluate: options.evaluate,
         available: options.values,
         needed: RefCell::default(),
+        sized: Cell::new(false),
         narrow: RefCell::default(),
         nodes: Cell::new(0),
         elements: Cell::default(),
@@ -124,14 +129,14 @@ fn read_given(
     problems.finish(path)?;
     let b = Builder::new();
     let mut scope = Scope::new(&env, &b, opset);
-    for (name, t) in options.values.iter().filter(|(n, _)| given.contains(n)) {
+    for (name, t) in options.values.iter().filter(|(n, _)| given.inputs.contains(n)) {
         scope.known.insert(name.clone(), Known::Host(Host::tensor(name, t.clone())));
     }
     for v in &graph.input {
         let code = v.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()).map_or(0, |t| i64::from(t.elem_type));
         env.narrow.borrow_mut().extend(bits_of(code).map(|bits| (v.name.clone(), bits)));
     }
-    let mut problems = Inputs::new(&b, options.values).read(graph, &mut scope.known);
+    let mut problems = Inputs::new(&b, options.values, given.sizes).read(graph, &mut scope.known);
     scope.initializers(graph, &nodes, &mut problems);
     problems.finish(path)?;
     let mut problems = Problems::new();
@@ -142,7 +147,8 @@ fn read_given(
             break;
         }
     }
-    given.extend(env.needed.take());
+    given.inputs.extend(env.needed.take());
+    given.sizes |= env.sized.get() && !options.values.is_empty();
     problems.finish(path)?;
     b.set_origin(Origin::default());
     let mut problems = Problems::new();
@@ -244,6 +250,8 @@ fn named_sizes(v: &ValueInfoProto) -> Vec<&str> {
 struct Inputs<'b, 'v> {
     b: &'b Builder,
     values: &'v [(String, Tensor)],
+    /// Whether sizes are those of the values.
+    fixed: bool,
     /// Sizes by their name in the file.
     symbols: IndexMap<String, String>,
     /// The next number for a size without a name.
@@ -251,8 +259,8 @@ struct Inputs<'b, 'v> {
 }
 
 impl<'b, 'v> Inputs<'b, 'v> {
-    fn new(b: &'b Builder, values: &'v [(String, Tensor)]) -> Self {
-        Inputs { b, values, symbols: IndexMap::new(), numbered: 0 }
+    fn new(b: &'b Builder, values: &'v [(String, Tensor)], fixed: bool) -> Self {
+        Inputs { b, values, fixed, symbols: IndexMap::new(), numbered: 0 }
     }
 
     /// Inputs that are not initializers become placeholders.
@@ -291,8 +299,12 @@ impl<'b, 'v> Inputs<'b, 'v> {
             t => t.tensor_type.as_ref().ok_or("expected a tensor")?,
         };
         let dtype = dtype_of(i64::from(t.elem_type))?;
+        let value = self.values.iter().find(|(n, _)| *n == v.name).map(|(_, t)| t);
+        if let (Some(value), true) = (value, self.fixed) {
+            let sizes = value.shape().iter().map(|n| i64::try_from(*n).map(Dim::from).map_err(|e| e.to_string()));
+            return Ok(Meta::tensor(dtype, sizes.collect::<std::result::Result<_, _>>()?));
+        }
         let Some(shape) = t.shape.as_ref() else {
-            let value = self.values.iter().find(|(n, _)| *n == v.name).map(|(_, t)| t);
             let value = value.ok_or("its rank is not known; give the input a shape")?;
             return Ok(Meta::tensor(dtype, value.shape().iter().map(|_| self.new_symbol("s")).collect()));
         };

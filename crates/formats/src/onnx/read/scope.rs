@@ -39,6 +39,8 @@ pub struct Env<'m> {
     pub available: &'m [(String, Tensor)],
     /// Inputs whose values decide what is read.
     pub needed: RefCell<IndexSet<String>>,
+    /// Whether the sizes of inputs decide it.
+    pub sized: Cell<bool>,
     /// Bits of an element, for values whose type is held by a wider one.
     pub narrow: RefCell<IndexMap<String, u32>>,
     /// Nodes read so far.
