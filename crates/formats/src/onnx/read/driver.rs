@@ -120,8 +120,7 @@ fn read_given(path: &Path, model: &ModelProto, options: ReadOptions<'_>, given: 
     let nodes = order(&graph.node, outputs, &|n| names.contains(n), &mut problems);
     let unknown = |n: &&&NodeProto| super::find(&n.domain, &n.op_type).is_none() && env.function(n).is_none();
     for n in nodes.iter().filter(unknown).take(MOST_PROBLEMS) {
-        let domain = if n.domain.is_empty() { String::new() } else { format!(" of '{}'", n.domain) };
-        problems.push(label(n), &n.op_type, format!("unknown operator{domain}"));
+        problems.push(label(n), &n.op_type, super::refused::why(&n.domain, &n.op_type));
     }
     if graph.output.is_empty() {
         problems.push("", "", "the graph has no results");

@@ -22,6 +22,7 @@ mod pool;
 mod quantized;
 mod recurrent;
 mod reduce;
+mod refused;
 mod resize;
 mod scatter;
 mod scope;

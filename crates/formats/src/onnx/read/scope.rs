@@ -186,7 +186,8 @@ impl<'b, 'm> Scope<'b, 'm> {
         let results = match self.env.function(n) {
             Some(f) => self.call(n, f, inputs)?,
             None => {
-                let map = super::find(&n.domain, &n.op_type).ok_or("unknown operator")?;
+                let map =
+                    super::find(&n.domain, &n.op_type).ok_or_else(|| super::refused::why(&n.domain, &n.op_type))?;
                 let ctx = Ctx::new(self, n, inputs);
                 let results = map(&ctx)?;
                 if let Some(e) = self.b.error() {

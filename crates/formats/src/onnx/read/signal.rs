@@ -66,7 +66,9 @@ fn transformed<'b>(c: &Ctx<'b, '_>, x: Value<'b>, axis: usize, t: &Transform) ->
         _ => (n, n),
     };
     let have = dim_of(x, axis).as_const().ok_or("a transform of an axis of unknown size")?;
-    let mut x = x;
+    // Sums of many terms that nearly cancel, in f64.
+    let dtype = x.dtype();
+    let mut x = x.to(DType::F64);
     if have > takes {
         x = x.op("aten.slice.Tensor", vec![axis.into(), 0i64.into(), takes.into()]);
     } else if have < takes {
@@ -82,10 +84,11 @@ fn transformed<'b>(c: &Ctx<'b, '_>, x: Value<'b>, axis: usize, t: &Transform) ->
             // A half spectrum stands for both halves, but for its ends.
             let twice = t.inverse && t.onesided && k != 0 && 2 * k != n;
             let w = if twice { 2.0 * scale } else { scale };
-            (f(2.0 * PI * ((j * k) % n) as f64 / n as f64) * w) as f32
+            f(2.0 * PI * ((j * k) % n) as f64 / n as f64) * w
         };
-        let v = (0..gives).flat_map(|j| (0..takes).map(move |k| one(j, k))).collect();
-        constant(c, name, &[gives as usize, takes as usize], v, x.dtype())
+        let v: Vec<f64> = (0..gives).flat_map(|j| (0..takes).map(move |k| one(j, k))).collect();
+        let t = Tensor::new(&[gives as usize, takes as usize], v);
+        c.node_of(&Known::Host(Host::tensor(&format!("{}.{name}", c.name), t)))
     };
     let (cos, sin) = (table(f64::cos, "cos"), table(f64::sin, "sin"));
     let part = |i: i64| x.op("aten.select.int", vec![last.into(), i.into()]);
@@ -100,9 +103,9 @@ fn transformed<'b>(c: &Ctx<'b, '_>, x: Value<'b>, axis: usize, t: &Transform) ->
         imag = imag + times(im, cos);
     }
     if t.inverse && t.onesided {
-        return Ok(real.op("aten.unsqueeze", vec![(-1i64).into()]));
+        return Ok(real.to(dtype).op("aten.unsqueeze", vec![(-1i64).into()]));
     }
-    Ok(c.b.call("aten.stack", vec![vec![real, imag].into(), (-1i64).into()]))
+    Ok(c.b.call("aten.stack", vec![vec![real, imag].into(), (-1i64).into()]).to(dtype))
 }
 
 fn dft<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
