@@ -103,7 +103,9 @@ fn read_given(path: &Path, model: &ModelProto, options: ReadOptions<'_>, given: 
         model.graph.as_ref().ok_or_else(|| FormatError::malformed(path, "not an ONNX model: it has no graph"))?;
     let opset = opset(path, model)?;
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let sizes = graph.input.iter().filter_map(stated);
     let env = Env {
+        inputs: sizes.fold(0usize, |a, n| a.saturating_add(n)),
         functions: functions(path, model)?,
         external: RefCell::new(External::new(folder)),
         evaluate: options.evaluate,
@@ -177,6 +179,15 @@ fn finished(path: &Path, model: &ModelProto, b: Builder) -> Result<Graph> {
     let g = transform::prune(&g);
     verify::verify(&g, Levels::ALL).map_err(|e| FormatError::ir(path, e))?;
     Ok(g)
+}
+
+/// How many elements an input states, sizes that are not numbers counting as 1.
+fn stated(v: &ValueInfoProto) -> Option<usize> {
+    let shape = v.r#type.as_ref()?.tensor_type.as_ref()?.shape.as_ref()?;
+    shape.dim.iter().try_fold(1usize, |a, d| match d.value {
+        Some(DimensionValue::DimValue(n)) => a.checked_mul(usize::try_from(n).ok()?),
+        _ => Some(a),
+    })
 }
 
 /// The names that are there before any node is read.

@@ -21,6 +21,10 @@ const FOLDED: usize = 1 << 27;
 /// The most elements of all values on the way to a constant that is evaluated.
 const EVALUATED: usize = 1 << 24;
 
+/// The most elements of a value, or so many times those of inputs and constants.
+const MOST_ELEMENTS: usize = 1 << 26;
+const GROWTH: usize = 32;
+
 /// Runs a graph without inputs.
 pub type Evaluate<'m> = &'m dyn Fn(&Graph) -> Result<Vec<Tensor>, String>;
 
@@ -43,6 +47,8 @@ pub struct Env<'m> {
     pub sized: Cell<bool>,
     /// Bits of an element, for values whose type is held by a wider one.
     pub narrow: RefCell<IndexMap<String, u32>>,
+    /// Elements of the main graph's inputs, as far as they are known.
+    pub inputs: usize,
     /// Nodes read so far.
     pub nodes: Cell<usize>,
     /// Elements of constants in the file, and of those computed from them.
@@ -204,9 +210,23 @@ impl<'b, 'm> Scope<'b, 'm> {
             }
         };
         self.count_folded(n, &results)?;
+        self.in_proportion(&results)?;
         for (i, name) in n.output.iter().enumerate().filter(|(_, o)| !o.is_empty()) {
             let value = results.get(i).ok_or_else(|| format!("result {i} ('{name}') is not supported"))?;
             self.known.insert(name.clone(), value.clone());
+        }
+        Ok(())
+    }
+
+    /// Values must stay in proportion to the model's inputs and constants.
+    fn in_proportion(&self, results: &[Known<'b>]) -> Step<()> {
+        let most = MOST_ELEMENTS.max(self.env.elements.get().0.saturating_add(self.env.inputs).saturating_mul(GROWTH));
+        for r in results {
+            if let Known::Value(v) = r
+                && elements(&v.meta()).is_none_or(|n| n > most)
+            {
+                return Err(format!("a result of shape {:?} is too large for the model", v.shape()));
+            }
         }
         Ok(())
     }
@@ -456,11 +476,15 @@ fn sources(g: &Graph, of: NodeId) -> Sources {
     }
 }
 
+/// How many elements a value has, sizes that are not known counting as 1; none if there are too many to count.
+pub fn elements(m: &Meta) -> Option<usize> {
+    let size = |d: &Dim| d.as_const().map_or(Some(1), |n| usize::try_from(n).ok());
+    m.dims().iter().try_fold(1usize, |a, d| a.checked_mul(size(d)?))
+}
+
 /// These nodes as a graph of their own, whose result is the last; none if it would compute too much.
 fn extracted(g: &Graph, nodes: &[NodeId]) -> cleave_ir::Result<Option<Graph>> {
-    let elements =
-        |m: &Meta| m.dims().iter().try_fold(1usize, |a, d| a.checked_mul(usize::try_from(d.as_const()?).ok()?));
-    let total = nodes.iter().try_fold(0usize, |a, n| a.checked_add(elements(&g.node(*n).meta).unwrap_or(0)));
+    let total = nodes.iter().try_fold(0usize, |a, n| a.checked_add(elements(&g.node(*n).meta)?));
     if total.is_none_or(|t| t > EVALUATED) {
         return Ok(None);
     }
