@@ -54,8 +54,8 @@ struct Transform {
 /// The transform along `axis` of a tensor whose last dimension holds real and imaginary parts.
 fn transformed<'b>(c: &Ctx<'b, '_>, x: Value<'b>, axis: usize, t: &Transform) -> Step<Value<'b>> {
     let n = t.length;
-    let last = x.rank() - 1;
-    if !(1..=LONGEST).contains(&n) || axis >= last {
+    let last = x.rank().saturating_sub(1);
+    if x.rank() == 0 || !(1..=LONGEST).contains(&n) || axis >= last {
         return Err(format!("a transform of length {n} along axis {axis} of rank {}", x.rank()));
     }
     // As many elements as the transform takes, and as it gives.
@@ -308,8 +308,18 @@ fn deform_conv<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     let (stride, dilation, pads) = (c.list("strides", 2, 1)?, c.list("dilations", 2, 1)?, c.list("pads", 4, 0)?);
     let (groups, sets) = (c.int("group", 1)?, c.int("offset_group", 1)?);
     c.opt_list("kernel_shape")?;
+    let all = stride.iter().chain(&dilation).chain(&pads).chain([kh, kw, oh, ow]);
+    if all.clone().any(|v| !(0..1 << 16).contains(v)) || !(1..1 << 16).contains(&sets) {
+        return Err(format!("strides {stride:?}, dilations {dilation:?}, pads {pads:?}, {sets} sets of offsets"));
+    }
     let taps = kh * kw;
-    if groups < 1 || sets < 1 || channels % groups != 0 || channels % sets != 0 || out % groups != 0 || taps > 256 {
+    if groups < 1
+        || sets < 1
+        || channels % groups != 0
+        || channels % sets != 0
+        || out % groups != 0
+        || sets * taps > 4096
+    {
         return Err(format!("{channels} channels in {groups} groups and {sets} sets of offsets, {taps} taps"));
     }
     let line = |n: i64, s: i64, first: i64| -> Vec<f32> { (0..n).map(|i| (i * s + first) as f32).collect() };
