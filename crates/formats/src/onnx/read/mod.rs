@@ -8,6 +8,7 @@ mod arith;
 mod attention;
 mod control;
 mod conv;
+mod detect;
 mod driver;
 mod elementwise;
 mod fold;
@@ -41,6 +42,7 @@ const OPS: &[&[(&str, Map)]] = &[
     attention::OPS,
     control::OPS,
     conv::OPS,
+    detect::OPS,
     elementwise::OPS,
     linear::OPS,
     loss::OPS,
