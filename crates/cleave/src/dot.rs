@@ -1,22 +1,21 @@
 //! Graphs as DOT, and the neighbourhood of ops in focus.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::focus::in_focus;
 use cleave_ir::text::{Printer, meta_text};
-use cleave_ir::{Arg, Class, Graph, Kind, NodeId, op};
+use cleave_ir::{Arg, Class, Graph, Kind, NodeId};
 use std::fmt::Write;
 
-/// Which nodes are shown: those that call one of the ops, by bare name, and what lies within `hops` of them; with
-/// no ops named, all.
+/// Which nodes are shown: those in focus (see [`in_focus`]), and what lies within `hops` of them; with nothing named, all.
 ///
 /// # Errors
-/// A name that no op has.
+/// A name of no op and no node.
 pub fn focus(g: &Graph, ops: &[String], hops: usize) -> Result<Vec<bool>> {
-    if let Some(unknown) = ops.iter().find(|o| op::overloads(o).is_empty()) {
-        return Err(Error::other(format!("--focus: no op '{unknown}'; names are bare, as conv2d; see cleave ops")));
+    if ops.is_empty() {
+        return Ok(vec![true; g.len()]);
     }
-    let mut shown: Vec<bool> =
-        g.nodes().map(|(_, n)| ops.is_empty() || n.op().is_some_and(|o| ops.iter().any(|x| x == o.base()))).collect();
-    for _ in 0..if ops.is_empty() { 0 } else { hops } {
+    let mut shown = in_focus(&[g], ops)?.remove(0);
+    for _ in 0..hops {
         let before = shown.clone();
         for (id, n) in g.nodes() {
             for arg in n.args.iter().flat_map(Arg::nodes) {

@@ -21,15 +21,23 @@
 //! ```
 
 pub mod backend;
+pub mod chain;
 pub mod cli;
 pub mod conformance;
 pub mod demo;
+pub mod describe;
 pub mod dot;
+pub mod draw;
 pub mod error;
+pub mod focus;
 pub mod metrics;
 pub mod model;
+pub mod outline;
 pub mod pipeline;
+pub mod sizes;
 pub mod stage;
+pub mod summary;
 pub mod table;
+pub mod text;
 
 pub use error::{Error, Result};

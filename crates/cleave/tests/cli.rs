@@ -96,6 +96,88 @@ fn json_has_the_fields_that_tools_rely_on() {
     assert!(b["median_ms"].as_f64().unwrap() > 0.0 && b["kernels"].as_u64().unwrap() > 5);
 }
 
+/// Standard output of a command that must succeed.
+fn text(dir: &Path, args: &[&str]) -> String {
+    let out = cleave(dir, args);
+    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).unwrap()
+}
+
+#[test]
+fn show_is_for_reading_and_in_full_for_parsing() {
+    let dir = workplace();
+    let dir = dir.path();
+    let summary = text(dir, &["show", "tiny.pt2"]);
+    for line in [
+        "inputs      x: f32[s77, 1, 28, 28]",
+        "parameters  9.850 k (38.5 KiB)",
+        "work        1.242 MMAC at s77 = 1: conv2d 1.242 M, linear 320",
+        "conv2d(%x, [16, 1, 3, 3], padding=1) → batch_norm → relu",
+    ] {
+        assert!(summary.contains(line), "{line}\n{summary}");
+    }
+    assert!(text(dir, &["show", "tiny.pt2", "--bind", "s77=8"]).contains("9.937 MMAC:"));
+    assert!(text(dir, &["show", "tiny.pt2", "--stage", "annotated"]).contains("# conv_add_act: out u8[0, 255]"));
+    let full = text(dir, &["show", "tiny.pt2", "--full"]);
+    assert_eq!(full, text(dir, &["show", "tiny.pt2", "--format", "text"]));
+    assert_eq!(cleave_ir::text::parse(&full).unwrap().len(), 46);
+    let focus = text(dir, &["show", "tiny.pt2", "--focus", "%linear", "--hops", "0"]);
+    assert!(focus.contains("%linear = aten.linear(") && focus.contains("…") && !focus.contains("conv2d"), "{focus}");
+    let s = json(dir, &["show", "tiny.pt2"]);
+    assert_eq!((s["macs"].as_u64(), s["parameters"]["elements"].as_u64()), (Some(1_241_856 + 320), Some(9850)));
+    assert!(text(dir, &["show", "tiny.pt2", "-o", "tiny.graph"]).starts_with("wrote tiny.graph"));
+    assert_eq!(std::fs::read_to_string(dir.join("tiny.graph")).unwrap(), full);
+}
+
+#[test]
+fn chains_are_walked() {
+    let dir = workplace();
+    let dir = dir.path();
+    let both = text(dir, &["show", "tiny.pt2", "--stage", "export,empty", "--chain", "conv2d"]);
+    assert_eq!(
+        both,
+        "export  conv2d → batch_norm → relu   (then max_pool2d)\nempty   conv2d → _native_batch_norm_legit_no_training → getitem → relu   (then max_pool2d)\n"
+    );
+    let j = json(dir, &["show", "tiny.pt2", "--stage", "empty", "--chain", "conv2d"]);
+    assert_eq!((j["stage"].as_str(), j["chain"][2]["op"].as_str()), (Some("empty"), Some("getitem")));
+    assert_eq!(j["chain"][3]["shape"][2], 28);
+    let j = json(dir, &["show", "tiny.pt2", "--stage", "export,empty", "--chain", "conv2d"]);
+    assert_eq!(j["stages"][0]["chain"].as_array().unwrap().len(), 3);
+    assert!(
+        error(dir, &["show", "tiny.pt2", "--chain", "conv"]).contains("at export: no node 'conv'; near are conv2d")
+    );
+}
+
+#[test]
+fn drawings_are_files_or_standard_output() {
+    let dir = workplace();
+    let dir = dir.path();
+    let stages = ["show", "tiny.pt2", "--stage", "export,empty", "--focus", "conv2d,batch_norm,relu"];
+    let svg = text(dir, &[&stages[..], &["--format", "svg"]].concat());
+    assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
+    let j = json(dir, &[&stages[..], &["-o", "stages.svg"]].concat());
+    assert_eq!(std::fs::read_to_string(dir.join("stages.svg")).unwrap(), svg);
+    assert_eq!((j["output"].as_str(), j["stages"][0]["gone"].as_array().unwrap().len()), (Some("stages.svg"), 4));
+    assert_eq!(j["stages"][1]["new"][0], "_native_batch_norm_legit_no_training");
+    text(dir, &[&stages[..], &["-o", "stages.html"]].concat());
+    assert!(
+        std::fs::read_to_string(dir.join("stages.html")).unwrap().contains("<title>tiny.pt2: export → empty</title>")
+    );
+    let fails = |more: &[&str]| error(dir, &[&stages[..], more].concat());
+    assert!(fails(&[]).contains("--format svg"));
+    assert!(fails(&["--format", "svg", "--json"]).contains("-o FILE"));
+    assert!(fails(&["-o", "stages.png"]).contains("stages.png"));
+    assert!(fails(&["-o", "no/such/folder.svg"]).contains("no/such/folder.svg"));
+    assert!(fails(&["--format", "svg", "--threads", "2"]).contains("--threads is for"));
+    let draw = |more: &[&str]| error(dir, &[&["show", "tiny.pt2", "-o", "x.svg"], more].concat());
+    assert!(draw(&["--focus", "conv3d"]).contains("'conv3d' is not called here; called are"));
+    assert!(draw(&["--focus", "%relu_9"]).contains("no node '%relu_9' here; near are relu"));
+    assert!(draw(&["--focus", "hardswsh"]).contains("near are hardswish"));
+    assert!(draw(&["--stage", "export,plan"]).contains("plan is no graph"));
+    assert!(draw(&["--stage", "export,converted"]).contains("calibration"));
+    assert!(!dir.join("x.svg").exists());
+}
+
 #[test]
 fn runs_write_outputs_by_name_and_join_batches() {
     let dir = workplace();
@@ -191,8 +273,8 @@ fn wrong_inputs_and_names_are_said() {
     assert!(
         error(dir, &["compare", "tiny.pt2", "tiny.onnx", "--data", "calib.npy", "--samples", "99"]).contains("has 8")
     );
-    for unused in [["--quantizer", "x86"], ["--bind", "s77=1"], ["--threads", "1"]] {
-        let e = error(dir, &[&["show", "tiny.pt2"][..], &unused].concat());
+    for unused in [&["--quantizer", "x86"][..], &["--bind", "s77=1", "--full"], &["--threads", "1"]] {
+        let e = error(dir, &[&["show", "tiny.pt2"][..], unused].concat());
         assert!(e.contains(unused[0]) && e.contains("is for"), "{e}");
     }
     assert_eq!(cleave(dir, &["show", "tiny.pt2", "--quantizer", "x86", "--quantizer", "cpu"]).status.code(), Some(2));

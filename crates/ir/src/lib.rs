@@ -9,6 +9,7 @@ pub mod dim;
 pub mod error;
 pub mod example;
 pub mod graph;
+pub mod macs;
 pub mod op;
 pub mod ops;
 pub mod schema;

@@ -7,6 +7,7 @@ use cleave_ir::builder::Value;
 use cleave_ir::transform::{self, Replace};
 use cleave_ir::{Arg, Builder, Graph, IrError, Meta, Node, NodeId, Origin};
 use std::cell::RefCell;
+use std::collections::HashSet;
 
 /// What a rule builds: the value that takes the root's place, or why it declines.
 pub type Build = dyn for<'b> Fn(&Bound<'b, '_>) -> Result<Value<'b>, String> + Send + Sync;
@@ -49,6 +50,11 @@ impl<'b> Bound<'b, '_> {
     pub fn value(&self, capture: &str) -> Result<Value<'b>, String> {
         let id = self.found.value(capture).ok_or_else(|| format!("{capture} is not a tensor"))?;
         Ok(self.b.value((self.map)(id)))
+    }
+
+    /// What became of a node of the source graph that the match takes in.
+    pub fn mapped(&self, id: NodeId) -> NodeId {
+        (self.map)(id)
     }
 
     /// A captured argument; none if it is absent.
@@ -123,22 +129,25 @@ pub struct Trace {
 /// What a replacement met when it was built.
 pub fn rewrite(src: &Graph, rules: &[Rule]) -> Result<(Graph, Trace), IrError> {
     let mut trace = Trace::default();
-    let mut g = src.clone();
+    let (mut g, mut refused) = (src.clone(), Refused::new());
     // A pass that fires makes the graph simpler; rules that undo one another must not hang the program.
     for _ in 0..64 {
-        let (next, pass) = one_pass(&g, rules)?;
+        let (next, pass, declines) = one_pass(&g, rules, &refused)?;
         trace.declined = pass.declined;
-        if pass.applied.is_empty() {
+        if pass.applied.is_empty() && declines.is_subset(&refused) {
             break;
         }
         trace.applied.extend(pass.applied);
-        g = next;
+        (g, refused) = (next, declines);
     }
     Ok((g, trace))
 }
 
+/// Rules, by number, that matched at a node of this name and declined: they keep no other rule from what they matched.
+type Refused = HashSet<(usize, String)>;
+
 /// The matches at each root, best first.
-fn plan(g: &Graph, rules: &[Rule], trace: &mut Trace) -> Vec<Vec<(usize, Match)>> {
+fn plan(g: &Graph, rules: &[Rule], refused: &Refused, trace: &mut Trace) -> Vec<Vec<(usize, Match)>> {
     let mut plan: Vec<Vec<(usize, Match)>> = vec![vec![]; g.len()];
     let mut taken = vec![false; g.len()];
     for (id, node) in g.nodes().rev() {
@@ -159,7 +168,8 @@ fn plan(g: &Graph, rules: &[Rule], trace: &mut Trace) -> Vec<Vec<(usize, Match)>
                 Err(_) => {}
             }
         }
-        for (_, m) in plan[id.index()].iter().take(1) {
+        let takes = |(i, _): &&(usize, Match)| refused.is_empty() || !refused.contains(&(*i, node.name.clone()));
+        for (_, m) in plan[id.index()].iter().filter(takes).take(1) {
             for n in &m.nodes {
                 taken[n.index()] |= *n != id && m.nodes.iter().any(|u| g.users(*n) == [*u]);
             }
@@ -172,9 +182,9 @@ fn declined(rule: &Rule, node: &Node, miss: NearMiss) -> Declined {
     Declined { rule: rule.name.clone(), node: node.name.clone(), step: miss.step, why: miss.why }
 }
 
-fn one_pass(g: &Graph, rules: &[Rule]) -> Result<(Graph, Trace), IrError> {
-    let mut trace = Trace::default();
-    let plan = plan(g, rules, &mut trace);
+fn one_pass(g: &Graph, rules: &[Rule], refused: &Refused) -> Result<(Graph, Trace, Refused), IrError> {
+    let (mut trace, mut declines) = (Trace::default(), Refused::new());
+    let plan = plan(g, rules, refused, &mut trace);
     // transform() shows calls only with mapped arguments; what they were mapped to is learnt from those.
     let map = RefCell::new(vec![None; g.len()]);
     let learn = |old: &[Arg], new: &[Arg]| {
@@ -198,18 +208,17 @@ fn one_pass(g: &Graph, rules: &[Rule]) -> Result<(Graph, Trace), IrError> {
                     trace.applied.push(Applied { rule: rule.name.clone(), nodes, into });
                     return Ok(Replace::With(vec![v]));
                 }
-                Err(why) => trace.declined.push(Declined {
-                    rule: rule.name.clone(),
-                    node: node.name.clone(),
-                    step: "replacement".into(),
-                    why,
-                }),
+                Err(why) => {
+                    declines.insert((*i, node.name.clone()));
+                    let (rule, node) = (rule.name.clone(), node.name.clone());
+                    trace.declined.push(Declined { rule, node, step: "replacement".into(), why });
+                }
             }
         }
         b.set_origin(node.origin.clone());
         Ok(Replace::Copy)
     })?;
-    Ok((out, trace))
+    Ok((out, trace, declines))
 }
 
 /// All sources of the matched nodes; the module that all of them stand in.

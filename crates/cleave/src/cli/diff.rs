@@ -3,8 +3,9 @@
 use super::out::Out;
 use crate::error::{Error, Result};
 use crate::stage::{Model, Stage};
+use crate::summary::{Constants, Summary};
 use crate::table::Table;
-use cleave_ir::Graph;
+use cleave_ir::{Dim, Graph, macs};
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -92,22 +93,19 @@ pub fn stages_table(stages: &[(&str, &Graph)]) -> Table {
     delta_table(&columns, None)
 }
 
+/// A size: a number, or an expression as text.
+pub fn dim_json(d: &Dim) -> Value {
+    d.as_const().map_or_else(|| json!(d.to_string()), |v| json!(v))
+}
+
 /// A graph as `show --json` prints it.
 pub fn graph_json(stage: &str, g: &Graph) -> Result<Value> {
-    let text = |m: &cleave_ir::Meta| {
-        m.as_tensor().map(|t| {
-            (
-                t.dtype.name(),
-                t.shape
-                    .iter()
-                    .map(|d| d.as_const().map_or_else(|| json!(d.to_string()), |v| json!(v)))
-                    .collect::<Vec<_>>(),
-            )
-        })
-    };
+    let summary = Summary::of(g);
+    let text =
+        |m: &cleave_ir::Meta| m.as_tensor().map(|t| (t.dtype.name(), t.shape.iter().map(dim_json).collect::<Vec<_>>()));
     let nodes: Vec<Value> = g
         .nodes()
-        .map(|(_, n)| {
+        .map(|(id, n)| {
             let args: Vec<String> = n.args.iter().map(|a| cleave_ir::text::arg_text(g, a)).collect();
             let op = match n.kind {
                 cleave_ir::Kind::Call(op) => op.name,
@@ -116,9 +114,14 @@ pub fn graph_json(stage: &str, g: &Graph) -> Result<Value> {
                 cleave_ir::Kind::Output => "output",
             };
             let (dtype, shape) = text(&n.meta).unzip();
-            json!({"name": n.name, "op": op, "args": args, "dtype": dtype, "shape": shape, "target": n.target, "module": n.origin.module, "sources": n.origin.sources})
+            json!({"name": n.name, "op": op, "args": args, "dtype": dtype, "shape": shape, "target": n.target, "module": n.origin.module, "sources": n.origin.sources, "macs": macs::macs(g, id, &summary.sizes)})
         })
         .collect();
-    serde_json::to_value(json!({"stage": stage, "nodes": nodes, "ops": op_counts(g)}))
-        .map_err(|e| Error::other(e.to_string()))
+    let constants = |c: Constants| json!({"elements": c.elements, "bytes": c.bytes});
+    serde_json::to_value(json!({
+        "stage": stage, "nodes": nodes, "ops": op_counts(g),
+        "parameters": constants(summary.parameters), "buffers": constants(summary.buffers),
+        "macs": summary.total_macs(), "macs_at": summary.sizes,
+    }))
+    .map_err(|e| Error::other(e.to_string()))
 }

@@ -41,7 +41,7 @@ enum Command {
     Demo(demo::Args),
     /// Quantize a model with calibration data and write .clv, .onnx or .pt2.
     Quantize(quantize::Args),
-    /// Print a model at a stage: its graph as text, JSON or DOT, or the plan of its kernels.
+    /// Show a model at a stage: a summary, its graph as text, JSON, DOT or drawing, or the plan of its kernels.
     Show(show::Args),
     /// Compare the op counts of two stages of a model, or of two models.
     Diff(diff::Args),

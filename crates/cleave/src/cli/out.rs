@@ -1,6 +1,7 @@
 //! Where commands print: text for people, or one JSON document.
 
 use crate::error::{Error, Result};
+pub use crate::text::bytes;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
@@ -65,18 +66,6 @@ pub fn progress(what: &'static str, n: usize) -> ProgressBar {
     bar.set_style(style);
     bar.set_message(what);
     bar
-}
-
-/// Bytes with a unit: `3.4 MiB`.
-pub fn bytes(n: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut v = n as f64;
-    let mut i = 0;
-    while v >= 1024.0 && i + 1 < units.len() {
-        v /= 1024.0;
-        i += 1;
-    }
-    if i == 0 { format!("{n} B") } else { format!("{v:.1} {}", units[i]) }
 }
 
 /// A figure in decibels: `21.4 dB`, `exact` for equal tensors.

@@ -8,6 +8,7 @@
 mod fold;
 mod normal;
 mod prims;
+mod retrace;
 mod rules;
 pub mod traced;
 

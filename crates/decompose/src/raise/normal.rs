@@ -55,8 +55,25 @@ fn plain<'b>(b: &'b Builder, node: &Node, args: &[Arg]) -> std::result::Result<O
         let kept = args.first().and_then(|a| a.nodes().first().copied()).filter(|_| node.meta != Meta::None);
         return Ok(Some(Replace::With(kept.into_iter().map(|n| b.value(n)).collect())));
     }
+    if let Some(args) = without_settings(o, args) {
+        return Ok(Some(Replace::With(vec![b.call_op(o, args, Some(&node.name))])));
+    }
     let Some((_, to)) = SYNONYMS.iter().find(|(from, _)| *from == o.def.name) else { return Ok(None) };
     Ok(Some(Replace::With(vec![b.call_op(op::find(to)?, args.to_vec(), Some(&node.name))])))
+}
+
+/// The arguments of a normalization without what no result depends on: the momentum of statistics that stay as they are,
+/// and torch's choice of a library.
+fn without_settings(o: &Op, args: &[Arg]) -> Option<Vec<Arg>> {
+    let mut plain = args.to_vec();
+    let fixed = o.schema.index("training").is_some_and(|i| args.get(i) == Some(&Arg::Bool(false)));
+    for (name, value) in [("momentum", Arg::Float(0.1)), ("cudnn_enabled", false.into()), ("cudnn_enable", true.into())]
+    {
+        if let Some(i) = o.schema.index(name).filter(|_| o.class == Class::Norm && (fixed || name != "momentum")) {
+            plain[i] = value;
+        }
+    }
+    (plain != args).then_some(plain)
 }
 
 /// Numbers that hide in constants of one element stand as arguments; a commutative op has its number second;

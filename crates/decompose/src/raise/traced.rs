@@ -1,38 +1,35 @@
 //! Rules traced: an op's rule, run on its example, is the pattern by which the op is found again.
 //!
-//! Each example of a raisable op is one variant: which optional arguments are there, which mode, which rank. Tensors
-//! become captures by the names of their parameters, and so do numbers: a number in the trace that is one of the
-//! call's stands for it. A rule is traced as it is, and as Core ATen and the prims break it up
-//! further.
+//! Each example of a raisable op is one variant: which optional arguments are there, which mode. A rule is traced as it
+//! is, as Core ATen and as the prims break it up further, each time also as raising puts parts of that together again.
+//! Tensors become captures by the names of their parameters, and so do numbers: a number in the trace that is one of
+//! the call's stands for it. Sizes, dimensions and odd numbers of the example are left open ([`Writer`]); what was
+//! matched is therefore held against the trace of the call that is to take its place ([`retrace`]).
 
-use crate::driver::expand;
-use crate::error::Result;
-use crate::table::Table;
+use super::retrace::{self, Form};
+use cleave_ir::Value;
 use cleave_ir::example::{self, Example};
 use cleave_ir::graph::{Arg, Graph, Kind, NodeId};
-use cleave_ir::op::{self, Op, RuleFn};
-use cleave_ir::{Builder, Value};
+use cleave_ir::op::{self, Op};
+use cleave_ir::schema::{Param, Type};
 use cleave_numerics::DType;
 use cleave_rewrite::{Alternatives, Bound, Pattern, Rule};
-use std::rc::Rc;
 
 /// Longest pattern that a trace may become, in characters: a value used twice is written twice.
-const MOST: usize = 4_000;
+const MOST: usize = 8_000;
 
-/// Ops that say of what size their result is: as patterns they would fit the example alone.
-const SIZED: [&str; 7] = ["view", "_unsafe_view", "reshape", "expand", "repeat", "slice", "native_group_norm"];
-
-/// The rules of all raisable ops whose traces are patterns. The others are for rules that are written.
+/// The rules of all raisable ops whose traces are patterns, the longest first. The others are for rules that are written.
 ///
 /// # Errors
 /// An example that is none.
-pub(super) fn rules() -> Result<Vec<Rule>> {
+pub(super) fn rules() -> cleave_ir::Result<Vec<Rule>> {
     let mut all = vec![];
     for o in op::all().filter(|o| o.raisable) {
         for e in example::of(o, DType::F32)? {
             all.extend(of(o, &e).unwrap_or_default());
         }
     }
+    all.sort_by_key(|r| std::cmp::Reverse(r.pattern.text().len()));
     Ok(all)
 }
 
@@ -40,41 +37,30 @@ pub(super) fn rules() -> Result<Vec<Rule>> {
 ///
 /// # Errors
 /// Why none of its traces is a pattern.
-pub fn of(o: &'static Op, e: &Example) -> std::result::Result<Vec<Rule>, String> {
+pub fn of(o: &'static Op, e: &Example) -> Result<Vec<Rule>, String> {
     let call = e.graph.nodes().find(|(_, n)| n.op() == Some(o)).map(|(_, n)| n.args.clone());
     let call = call.ok_or("its example does not call it")?;
-    let core = Table::core();
-    let once: cleave_ir::builder::Rules = Rc::new(move |p: &Op| p.rule.filter(|_| p == o));
-    let deep: cleave_ir::builder::Rules = Rc::new(move |p: &Op| -> Option<RuleFn> {
-        if p == o { p.rule } else { core.rule(p) }
-    });
-    let prims = Table::prims();
-    let deepest: cleave_ir::builder::Rules = Rc::new(move |p: &Op| if p == o { p.rule } else { prims.rule(p) });
-    let (mut texts, mut failed): (Vec<String>, Option<String>) = (vec![], None);
-    for rules in [once, deep, deepest] {
-        let traced = expand(&e.graph, rules).map_err(|e| e.to_string())?;
-        // By the time that this rule is tried, others may have raised parts of what it looks for.
-        let raised = super::raise_by(&traced, &super::WRITTEN).map_err(|e| e.to_string())?.0;
-        for g in [traced, raised] {
-            // Some find the op by themselves.
-            if g.nodes().any(|(_, n)| n.op() == Some(o)) {
-                continue;
-            }
-            match pattern(&g, o, &call) {
-                Ok(text) if !texts.contains(&text) => texts.push(text),
-                Ok(_) => {}
-                Err(why) => failed = failed.or(Some(why)),
-            }
+    let (mut texts, mut failed): (Vec<(String, Form)>, Option<String>) = (vec![], None);
+    for form in Form::ALL {
+        let traced = form.of(o, &e.graph)?;
+        // Some find the op by themselves.
+        if traced.nodes().any(|(_, n)| n.op() == Some(o)) {
+            continue;
+        }
+        match pattern(&traced, o, &call) {
+            Ok(text) if texts.iter().all(|(t, _)| *t != text) => texts.push((text, form)),
+            Ok(_) => {}
+            Err(why) => failed = failed.or(Some(why)),
         }
     }
     match failed {
         Some(why) if texts.is_empty() => Err(why),
-        _ => texts.iter().map(|text| rule(o, &call, &e.graph, text)).collect(),
+        _ => texts.iter().map(|(text, form)| rule(o, &call, &e.graph, text, *form)).collect(),
     }
 }
 
 /// The traced graph as the text of a pattern.
-fn pattern(g: &Graph, o: &'static Op, call: &[Arg]) -> std::result::Result<String, String> {
+fn pattern(g: &Graph, o: &'static Op, call: &[Arg]) -> Result<String, String> {
     let results = g.results();
     let root = *results.first().filter(|_| results.len() == 1).ok_or("it has several results")?;
     if g.node(root).op().is_none() {
@@ -85,6 +71,7 @@ fn pattern(g: &Graph, o: &'static Op, call: &[Arg]) -> std::result::Result<Strin
     Ok(w.text)
 }
 
+/// Writes a traced graph as a pattern: what comes of the example's sizes is `_`.
 struct Writer<'a> {
     g: &'a Graph,
     o: &'static Op,
@@ -93,7 +80,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn value(&mut self, id: NodeId) -> std::result::Result<(), String> {
+    fn value(&mut self, id: NodeId) -> Result<(), String> {
         if self.text.len() > MOST {
             return Err("its trace is too long".into());
         }
@@ -106,25 +93,23 @@ impl Writer<'_> {
             }
             _ => return Err(format!("its trace holds {}", node.name)),
         };
-        if SIZED.contains(&op.base()) {
-            return Err(format!("its trace holds the sizes of the example, in {}", op.short()));
-        }
         self.text += op.short();
         self.text += "(";
         // What is left at its default need not be said.
-        let given = op.schema.params.iter().zip(&node.args).rposition(|(p, a)| {
+        let params = op.schema.params.iter().zip(&node.args);
+        let given = params.clone().rposition(|(p, a)| {
             let default = p.default.as_ref().unwrap_or(&Arg::None);
             default != a || p.default.is_none() && !p.optional
         });
-        for (i, a) in node.args[..given.map_or(0, |i| i + 1)].iter().enumerate() {
+        for (i, (p, a)) in params.take(given.map_or(0, |i| i + 1)).enumerate() {
             self.text += if i > 0 { ", " } else { "" };
-            self.arg(a)?;
+            self.arg(&p.ty, a)?;
         }
         self.text += ")";
         Ok(())
     }
 
-    fn arg(&mut self, a: &Arg) -> std::result::Result<(), String> {
+    fn arg(&mut self, ty: &Type, a: &Arg) -> Result<(), String> {
         if let Some(name) = self.given(a) {
             self.text += name;
             return Ok(());
@@ -133,94 +118,101 @@ impl Writer<'_> {
             Arg::Node(n) => self.value(*n)?,
             Arg::None => self.text += "none",
             Arg::Bool(b) => self.text += if *b { "true" } else { "false" },
-            Arg::Int(i) => self.text += &i.to_string(),
-            Arg::Float(f) => self.text += &f.to_string(),
             Arg::Str(s) => self.text += &format!("\"{s}\""),
-            Arg::List(items) => {
+            Arg::Int(i) if *ty != Type::Int && is_plain(a) => self.text += &i.to_string(),
+            Arg::Float(f) if is_plain(a) => self.text += &f.to_string(),
+            Arg::List(items) if items.iter().any(|a| !a.nodes().is_empty()) => {
                 self.text += "[";
                 for (i, a) in items.iter().enumerate() {
                     self.text += if i > 0 { ", " } else { "" };
-                    self.arg(a)?;
+                    self.arg(&Type::Tensor, a)?;
                 }
                 self.text += "]";
             }
-            Arg::Dim(_) | Arg::DType(_) => return Err(format!("its trace holds {a:?}")),
-            #[allow(unreachable_patterns, reason = "arguments of further kinds are none of a pattern")]
-            _ => return Err("its trace holds an argument that no pattern has".into()),
+            Arg::Graph(_) => return Err("its trace holds a graph".into()),
+            _ => self.text += "_",
         }
         Ok(())
     }
 
-    /// The parameter of the op whose number this is. 0, 1 and 2 stand in too many formulas to be somebody's.
+    /// The parameter of the op whose number this is.
     fn given(&self, a: &Arg) -> Option<&'static str> {
-        let plain = matches!(a, Arg::Int(-1..=2)) || matches!(a, Arg::Float(f) if [0.0, 1.0, 2.0].contains(f));
         let number = |a: &Arg| match a {
             Arg::Int(i) => Some(*i as f64),
             Arg::Float(f) => Some(*f),
             _ => None,
         };
-        let n = number(a).filter(|_| !plain)?;
-        let at = self.call.iter().position(|c| number(c) == Some(n))?;
-        Some(self.o.schema.params.get(at)?.name.as_str())
+        let n = number(a).filter(|_| !is_plain(a) || *a == Arg::Float(0.5))?;
+        let mut params = self.call.iter().zip(&self.o.schema.params);
+        params.find(|(c, p)| number(c) == Some(n) && p.ty != Type::Int).map(|(_, p)| p.name.as_str())
     }
 }
 
+/// Numbers that stand in too many formulas to be somebody's, or to come of a size.
+fn is_plain(a: &Arg) -> bool {
+    matches!(a, Arg::Int(-1..=2)) || matches!(a, Arg::Float(f) if [0.0, 0.5, 1.0, 2.0].contains(f))
+}
+
 /// The rule that puts the call in the place of its trace.
-fn rule(o: &'static Op, call: &[Arg], g: &Graph, text: &str) -> std::result::Result<Rule, String> {
+fn rule(o: &'static Op, call: &[Arg], g: &Graph, text: &str, form: Form) -> Result<Rule, String> {
     let pattern = Pattern::parse(text, &Alternatives::default()).map_err(|e| format!("{text}: {e}"))?;
     let captured: Vec<String> = pattern.captures().map(String::from).collect();
-    // Every tensor of the call must come out of the match; numbers that do not are those of the example.
+    // Every tensor of the call must come out of the match; numbers that do not are the example's, or found by trying.
     let name = |n: NodeId| g.node(n).name.clone();
     if let Some(lost) = call.iter().flat_map(Arg::nodes).map(name).find(|n| !captured.contains(n)) {
         return Err(format!("its trace does not use {lost}"));
     }
-    let args: Vec<(String, Arg, Vec<String>)> = o
-        .schema
-        .params
-        .iter()
-        .zip(call)
-        .map(|(p, a)| (p.name.clone(), a.clone(), a.nodes().into_iter().map(name).collect()))
-        .collect();
-    Ok(Rule::new(o.short(), pattern, move |m| rebuilt(o, &args, &captured, m)))
+    let given = |(p, a): (&Param, &Arg)| {
+        let tensors: Vec<String> = a.nodes().into_iter().map(name).collect();
+        match (tensors.is_empty(), captured.contains(&p.name)) {
+            (false, _) => Given::Tensors(a.clone(), tensors),
+            (true, true) => Given::Number(p.name.clone()),
+            (true, false) => Given::Example(a.clone()),
+        }
+    };
+    let variant: Vec<Given> = o.schema.params.iter().zip(call).map(given).collect();
+    Ok(Rule::new(o.short(), pattern, move |m| rebuilt(o, &variant, form, m)))
 }
 
-fn rebuilt<'b>(
-    o: &'static Op,
-    args: &[(String, Arg, Vec<String>)],
-    captured: &[String],
-    m: &Bound<'b, '_>,
-) -> std::result::Result<Value<'b>, String> {
-    let mut given = vec![];
-    for (param, example, tensors) in args {
-        let mut tensors = tensors.iter();
-        given.push(match example {
-            Arg::Node(_) | Arg::List(_) if !example.nodes().is_empty() => {
-                let mut failed = None;
-                let arg = example.map_nodes(&mut |_| match tensors.next().map(|t| m.value(t)) {
-                    Some(Ok(v)) => v.into(),
-                    Some(Err(why)) => {
-                        failed.get_or_insert(why);
-                        Arg::None
-                    }
-                    None => Arg::None,
-                });
-                match failed {
-                    Some(why) => return Err(why),
-                    None => arg,
-                }
-            }
-            _ if captured.contains(param) => match m.arg(param) {
-                Arg::Node(_) => return Err(format!("{param} is a tensor, expected a number")),
-                number => number,
+/// Where an argument of the call that is raised comes from.
+enum Given {
+    /// Captured tensors, in the places of the example's.
+    Tensors(Arg, Vec<String>),
+    /// A captured number.
+    Number(String),
+    /// The example, or the matched nodes, if it is a size.
+    Example(Arg),
+}
+
+/// The first of the calls that a match may stand for which gives what was matched.
+fn rebuilt<'b>(o: &'static Op, variant: &[Given], form: Form, m: &Bound<'b, '_>) -> Result<Value<'b>, String> {
+    let mut choices: Vec<Vec<Arg>> = vec![];
+    for (given, p) in variant.iter().zip(&o.schema.params) {
+        choices.push(match given {
+            Given::Tensors(example, names) => vec![tensors(example, names, m)?],
+            Given::Number(name) => match m.found.captures.get(name) {
+                Some(Arg::Node(_)) | None => return Err(format!("{name} is a tensor, expected a number")),
+                Some(number) => vec![number.clone()],
             },
-            other => other.clone(),
+            Given::Example(a) => retrace::candidates(a, &p.ty, p.default.as_ref(), m),
         });
     }
-    // The op must say of these operands what the trace said: same type, same sizes.
-    let b: &'b Builder = m.b;
-    let meta = b.resolve(o, given.clone(), o.base()).map_err(|e| e.to_string())?.1;
-    if meta != m.root().meta {
-        return Err("the op gives another type or shape".into());
+    let mut why = "no arguments give what was matched".to_string();
+    for args in retrace::combinations(&choices) {
+        match retrace::same(o, args.clone(), form, m) {
+            Ok(()) => {
+                let args = args.iter().map(|a| a.map_nodes(&mut |n| Arg::Node(m.mapped(n)))).collect();
+                return Ok(m.b.call_op(o, args, None));
+            }
+            Err(e) => why = e,
+        }
     }
-    Ok(b.call_op(o, given, Some(&m.root().name)))
+    Err(why)
+}
+
+/// The example's argument with captured tensors of the matched graph in it.
+fn tensors(example: &Arg, names: &[String], m: &Bound<'_, '_>) -> Result<Arg, String> {
+    let ids = names.iter().map(|n| m.found.value(n).ok_or_else(|| format!("{n} is not a tensor")));
+    let mut ids = ids.collect::<Result<Vec<_>, _>>()?.into_iter();
+    Ok(example.map_nodes(&mut |_| ids.next().map_or(Arg::None, Arg::Node)))
 }

@@ -314,6 +314,7 @@ records! { ACTIVATIONS:
     };
     /// `first half · sigmoid(second half)` along a dimension.
     GLU = "aten.glu.default", SMOOTH {
+        raisable: true,
         schema: "(Tensor self, int dim=-1) -> Tensor",
         infer: None,
         rule: Some(glu),

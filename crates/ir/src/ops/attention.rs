@@ -27,6 +27,7 @@ pub static ATTENTION: OpDef = OpDef {
     }),
     rule: Some(|c| vec![attention(c)]),
     example: "f32[1, 2, 3, 4], f32[1, 2, 3, 4], f32[1, 2, 3, 4] | f32[2, 3, 4], f32[2, 2, 4], f32[2, 2, 4], f32[3, 2] | f32[2, 3, 4], f32[2, 3, 4], f32[2, 3, 2], none, 0, true, -0.5 | f32[1, 2, 3, 4], f32[1, 1, 3, 4], f32[1, 1, 3, 4], none, 0, false, none, true",
+    raisable: true,
     ..BASE
 };
 

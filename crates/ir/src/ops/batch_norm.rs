@@ -20,6 +20,7 @@ pub static BATCH_NORM: OpDef = OpDef {
     schema: "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor",
     rule: Some(|c| vec![c.b.getitem(by_mode(c), 0)]),
     example: "f32[2, 3, 4], f32[3], f32[3], f32[3], f32[3]>0, false, 0.1, 0.001, false | f32[2, 3], none, none, none, none, true, 0.1, 0.001, false",
+    raisable: true,
     ..SUGAR
 };
 

@@ -33,6 +33,7 @@ pub static LINEAR: OpDef = OpDef {
     }),
     rule: Some(linear),
     example: "f32[2, 3], f32[4, 3], f32[4] | f32[2, 2, 3], f32[4, 3], f32[4] | f32[2, 2, 3], f32[4, 3] | f32[3], f32[4, 3]",
+    raisable: true,
     ..BASE
 };
 
@@ -105,12 +106,13 @@ pub static MATMUL: OpDef = OpDef {
         vec![matmul(x, y, is_trained(small))]
     }),
     example: "f32[2, 3], f32[3, 4] | f32[3], f32[3] | f32[2, 3], f32[3] | f32[3], f32[3, 2] | f32[2, 2, 3], f32[3, 4] | f32[2, 1, 3], f32[2, 3, 2] | f32[3], f32[2, 3, 2] | f32[2, 2, 3], f32[3]",
+    raisable: true,
     ..BASE
 };
 
 /// [`MATMUL`].
 pub static LINALG_MATMUL: OpDef = OpDef {
-    name: "aten.linalg_matmul.default",
+    name: "aten.linalg_matmul.default", raisable: false,
     rule: Some(|c| vec![c.b.call("aten.matmul", c.args.to_vec())]),
     ..MATMUL
 };

@@ -115,6 +115,7 @@ pub static GROUP_NORM: OpDef = OpDef {
         vec![c.b.getitem(c.b.call("aten.native_group_norm", args), 0)]
     }),
     example: "f32[2, 4, 3], 2, f32[4], f32[4], 0.001 | f32[2, 4], 2",
+    raisable: true,
     ..BASE
 };
 
@@ -172,6 +173,7 @@ pub static INSTANCE_NORM: OpDef = OpDef {
         vec![c.b.getitem(y, 0).view(shape)]
     }),
     example: "f32[2, 3, 4], f32[3], f32[3], none, none, true, 0.1, 0.001, false | f32[2, 3, 4], none, none, f32[3], f32[3]>0, false, 0.1, 0.001, false",
+    raisable: true,
     ..BASE
 };
 

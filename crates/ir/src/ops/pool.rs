@@ -79,6 +79,7 @@ pub static ADAPTIVE_AVG_POOL3D: OpDef = OpDef {
     infer: Some(|c| adaptive(c, 3)),
     rule: Some(|c| adaptive_avg(c, "aten._adaptive_avg_pool3d")),
     example: "f32[1, 1, 2, 3, 4], [2, 2, 2] | f32[1, 2, 2, 2, 2], [1, 1, 1]",
+    raisable: true,
     ..BASE
 };
 

@@ -422,6 +422,7 @@ pub static LOGSUMEXP: OpDef = OpDef {
         vec![(total.op("aten.log", vec![]) + base).to(types.result)]
     }),
     example: "f32[2, 3], [1] | f32[2, 3], [0, 1], true",
+    raisable: true,
     ..SUGAR
 };
 

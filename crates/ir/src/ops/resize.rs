@@ -83,7 +83,8 @@ family! {
         "f32[1, 2, 3], [5], none | f32[1, 2, 4], none, [0.6]", NEAREST;
     /// Nearest element over two dimensions.
     UPSAMPLE_NEAREST2D_VEC = "aten.upsample_nearest2d.vec", [vec],
-        "f32[1, 2, 3, 2], [5, 3], none | f32[1, 2, 3, 2], none, [2.0, 1.5]", OpDef { levels: CORE, ..NEAREST };
+        "f32[1, 2, 3, 2], [5, 3], none | f32[1, 2, 3, 2], none, [2.0, 1.5]",
+        OpDef { levels: CORE, raisable: true, ..NEAREST };
     /// Nearest element over three dimensions.
     UPSAMPLE_NEAREST3D_VEC = "aten.upsample_nearest3d.vec", [vec], "f32[1, 1, 2, 2, 3], [3, 2, 5], none", NEAREST;
     /// [`UPSAMPLE_NEAREST1D_VEC`] of a size.

@@ -56,6 +56,7 @@ pub static PIXEL_SHUFFLE: OpDef = OpDef {
         shuffled(x, &lead, [channels, r.clone(), r, h, w], [0, 3, 1, 4, 2], joined)
     }),
     example: "f32[1, 4, 2, 3], 2 | f32[4, 2, 1], 2",
+    raisable: true,
     ..BASE
 };
 
@@ -71,6 +72,7 @@ pub static PIXEL_UNSHUFFLE: OpDef = OpDef {
         shuffled(x, &lead, [channels, h.clone(), r.clone(), w.clone(), r], [0, 2, 4, 1, 3], [more, h, w])
     }),
     example: "f32[1, 2, 2, 4], 2",
+    raisable: true,
     ..BASE
 };
 
@@ -98,6 +100,7 @@ pub static CHANNEL_SHUFFLE: OpDef = OpDef {
         vec![contiguous(reshape(turned, shape))]
     }),
     example: "f32[1, 4, 2], 2",
+    raisable: true,
     ..BASE
 };
 
@@ -106,7 +109,7 @@ fn divides(n: &Dim, by: &Dim) -> bool {
 }
 
 /// [`CHANNEL_SHUFFLE`].
-pub static NATIVE_CHANNEL_SHUFFLE: OpDef = OpDef { name: "aten.native_channel_shuffle.default", ..CHANNEL_SHUFFLE };
+pub static NATIVE_CHANNEL_SHUFFLE: OpDef = OpDef { name: "aten.native_channel_shuffle.default", raisable: false, ..CHANNEL_SHUFFLE };
 
 /// Dimensions turned around.
 pub static FLIP: OpDef = OpDef {
@@ -201,6 +204,7 @@ pub static ROLL: OpDef = OpDef {
         vec![x]
     }),
     example: "f32[2, 3], 1 | f32[2, 3], [1, -2], [0, 1]",
+    raisable: true,
     ..BASE
 };
 

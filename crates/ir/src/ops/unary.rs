@@ -46,7 +46,7 @@ records! { CORE:
     /// Hyperbolic tangent.
     TANH = "aten.tanh.default", FLOAT {};
     /// `1 / (1 + exp(-x))`.
-    SIGMOID = "aten.sigmoid.default", FLOAT { rule: Some(|c| {
+    SIGMOID = "aten.sigmoid.default", FLOAT { raisable: true, rule: Some(|c| {
         let (x, types) = promote::tensors(c, &["self"], Kind::IntToFloat);
         let e = x[0].op("aten.neg", vec![]).exp();
         vec![(e + 1i64).reciprocal().to(types.result)]

@@ -14,4 +14,4 @@ mod parse;
 mod print;
 
 pub use parse::parse;
-pub use print::{Printer, arg_text, meta_text};
+pub use print::{Printer, arg_text, meta_text, node_text};

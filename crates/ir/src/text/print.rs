@@ -62,6 +62,15 @@ fn outside(name: Option<&String>, node: &str) -> String {
     name.filter(|n| *n != node).map(|n| format!(" {n:?}")).unwrap_or_default()
 }
 
+/// A node's line in the text form: `%r = aten.relu(%x): f32[2]`; an input as it stands among the parameters.
+pub fn node_text(g: &Graph, id: NodeId) -> String {
+    let node = g.node(id);
+    match node.kind {
+        Kind::Placeholder => format!("%{}: {}", node.name, meta_text(&node.meta)),
+        _ => line(g, node),
+    }
+}
+
 fn line(g: &Graph, node: &Node) -> String {
     let meta = meta_text(&node.meta);
     match node.kind {

@@ -88,6 +88,7 @@ pub static MATMUL: RuleDef = RuleDef {
     doc: "matmul with a constant matrix on the right, transposed or not.",
     spellings: &[
         "matmul(x, p:permute(w, [1, 0]))",
+        "matmul(x, expand(p:permute(w, [1, 0])))",
         "matmul(x, p:t(w))",
         "matmul(x, p:transpose(w, 0, 1))",
         "matmul(x, p:transpose(w, -2, -1))",

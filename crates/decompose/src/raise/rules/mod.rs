@@ -16,6 +16,7 @@ use super::RuleDef;
 pub static RULES: &[&RuleDef] = &[
     &neutral::TIMES_ONE,
     &neutral::PLUS_ZERO,
+    &neutral::SAME_SIZES,
     &neutral::SAME_STRIDES,
     &bounds::RELU,
     &bounds::CLAMP_OF_RELU,

@@ -43,6 +43,20 @@ pub static PLUS_ZERO: RuleDef = RuleDef {
     ),
 };
 
+/// `expand` to the sizes that a tensor has.
+pub static SAME_SIZES: RuleDef = RuleDef {
+    name: "same_sizes",
+    doc: "A tensor expanded to the sizes that it has is the tensor itself.",
+    spellings: &["expand(x, _)"],
+    any: &[],
+    conditions: &[],
+    build: itself,
+    example: (
+        "graph(%x: f32[1, 8]) {\n %s = aten.expand(%x, [1, -1])\n %y = aten.neg(%s)\n return %y\n}",
+        "graph(%x: f32[1, 8]) {\n  %y = aten.neg(%x): f32[1, 8]\n  return %y\n}",
+    ),
+};
+
 /// A strided window that is the whole tensor in row-major order.
 pub static SAME_STRIDES: RuleDef = RuleDef {
     name: "same_strides",
