@@ -207,7 +207,7 @@ fn scans_give_the_same_step_by_step_and_as_an_op() {
     assert_eq!((count(&known, "higher_order.scan"), count(&open, "higher_order.scan")), (0, 1));
     let x = Tensor::new(&[3, 2], vec![1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
     let want = [(vec![2], vec![9.0, 22.0]), (vec![3, 2], vec![2.0, 24.0, 8.0, 32.0, 18.0, 44.0])];
-    assert_eq!(run(&known, &[x.clone()]), want);
+    assert_eq!(run(&known, std::slice::from_ref(&x)), want);
     assert_eq!(run(&open, &[x]), want);
 }
 
@@ -249,7 +249,7 @@ fn recurrent_layers_follow_their_formulas_along_any_length() {
         for time in ["3", "T"] {
             let g = layer(op, gates, time, vec![]);
             assert_eq!(count(&g, "higher_order.scan"), usize::from(time == "T"));
-            let out = run(&g, &[t.clone()]);
+            let out = run(&g, std::slice::from_ref(&t));
             assert_eq!((out[0].0.as_slice(), out[1].0.as_slice()), (&[3, 1, 1, 1][..], &[1, 1, 1][..]));
             let near = out[0].1.iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-6);
             assert!(near && (out[1].1[0] - want[2]).abs() < 1e-6, "{op} {time}: {out:?}, expected {want:?}");

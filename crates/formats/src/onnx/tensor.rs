@@ -204,9 +204,8 @@ pub fn sparse_of(s: &SparseTensorProto, external: &mut External) -> Result<Tenso
             usize::try_from(places[i]).ok()
         } else {
             let row = places[i * rank..(i + 1) * rank].iter().zip(&shape);
-            row.fold(Some(0usize), |at, (p, n)| {
-                usize::try_from(*p).ok().filter(|p| p < n).and_then(|p| Some(at? * n + p))
-            })
+            let mut row = row;
+            row.try_fold(0usize, |at, (p, n)| usize::try_from(*p).ok().filter(|p| p < n).map(|p| at * n + p))
         };
         let at = at.filter(|a| *a < count).ok_or_else(|| format!("value {i} of a sparse tensor lies outside it"))?;
         bytes[at * size..(at + 1) * size].copy_from_slice(&source[i * size..(i + 1) * size]);

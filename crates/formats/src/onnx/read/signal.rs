@@ -168,7 +168,8 @@ fn mel<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     let (bins, length, rate) = (number(0)?, number(1)?, number(2)?);
     let (low, high) = (number(3)?, number(4)?);
     let dtype = c.opt_dtype("output_datatype")?.unwrap_or(DType::F32);
-    if !(bins >= 0.0 && bins < 65_536.0 && length >= 0.0 && length < 16_777_216.0 && rate > 0.0) {
+    let sensible = (0.0..65_536.0).contains(&bins) && (0.0..16_777_216.0).contains(&length) && rate > 0.0;
+    if !sensible {
         return Err(format!("{bins} bins of {length} at {rate} a second"));
     }
     let (columns, rows) = (bins as usize, length as usize / 2 + 1);
