@@ -64,6 +64,19 @@ pub fn dtype_of(code: i64) -> Result<DType, String> {
     Err(format!("element type {code} ({name}) is not supported"))
 }
 
+/// The number of the element type that operators called by this name once: `FLOAT`, `INT64`, …
+///
+/// # Errors
+/// Another name.
+pub fn code_named(name: &str) -> Result<i64, String> {
+    const NAMES: [&str; 13] = [
+        "FLOAT", "UINT8", "INT8", "UINT16", "INT16", "INT32", "INT64", "STRING", "BOOL", "FLOAT16", "DOUBLE", "UINT32",
+        "UINT64",
+    ];
+    let at = NAMES.iter().position(|n| *n == name).and_then(|i| i64::try_from(i + 1).ok());
+    at.ok_or_else(|| format!("element type '{name}' is not known"))
+}
+
 /// The number of an element type.
 pub fn code_of(dtype: DType) -> i32 {
     CODES.iter().find(|(d, _)| *d == dtype).map(|(_, c)| *c).expect("invariant: every dtype has a code")

@@ -54,7 +54,6 @@ fn binary<'b>(c: &Ctx<'b, '_>, f: Binary, op: &str) -> Step<Vec<Known<'b>>> {
     if c.opset < 7 && c.flag("broadcast", false)? {
         return placed(c, op);
     }
-    c.ignore(&["consumed_inputs"]);
     if let (Some(a), Some(b)) = (c.host(0), c.host(1))
         && let Some(h) = fold::binary(c.output_name(0), f, a, b)?
     {

@@ -3,7 +3,7 @@
 use super::fold;
 use super::host::{Data, Host, Known, cast as cast_tensor};
 use super::node::{Ctx, Map, Step, dim_of};
-use crate::onnx::tensor::{bits_of, dtype_of};
+use crate::onnx::tensor::{bits_of, code_named, dtype_of};
 use cleave_ir::{Arg, Dim};
 use cleave_numerics::DType;
 
@@ -234,7 +234,10 @@ fn clamp<'b>(c: &Ctx<'b, '_>, x: cleave_ir::Value<'b>, min: Option<f64>, max: Op
 }
 
 fn cast<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
-    let to = c.opt_int("to")?.ok_or("attribute 'to' is missing")?;
+    let to = match c.opset < 6 {
+        true => code_named(c.str("to", "")?)?,
+        false => c.opt_int("to")?.ok_or("attribute 'to' is missing")?,
+    };
     converted(c, dtype_of(to)?, bits_of(to))
 }
 
@@ -276,7 +279,7 @@ fn converted<'b>(c: &Ctx<'b, '_>, to: DType, bits: Option<u32>) -> Step<Vec<Know
 }
 
 fn dropout<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
-    c.ignore(&["seed", "is_test", "consumed_inputs"]);
+    c.ignore(&["seed", "is_test"]);
     let ratio = match c.opt_float("ratio")? {
         Some(r) => r,
         None => c.opt_scalar(1)?.unwrap_or(0.5),

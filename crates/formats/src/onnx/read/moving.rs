@@ -31,7 +31,8 @@ fn int(v: usize) -> Step<i64> {
 }
 
 fn concat<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
-    let axis = c.opt_int("axis")?.ok_or("attribute 'axis' is missing")?;
+    // It was 1 before operator set 4.
+    let axis = c.opt_int("axis")?.or((c.opset < 4).then_some(1)).ok_or("attribute 'axis' is missing")?;
     if c.len() == 1 {
         return Ok(vec![c.known(0)?.clone()]);
     }
@@ -260,7 +261,7 @@ fn pad<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     let x = c.value(0)?;
     let rank = x.rank();
     let (pads, value, axes) = if c.opset < 11 {
-        let pads = c.opt_list("pads")?.ok_or("attribute 'pads' is missing")?;
+        let pads = c.opt_list(if c.opset < 2 { "paddings" } else { "pads" })?.ok_or("attribute 'pads' is missing")?;
         (pads.into_iter().map(Dim::from).collect(), c.float("value", 0.0)?, None)
     } else {
         (c.dims(1)?, c.opt_scalar(2)?.unwrap_or(0.0), c.opt_ints(3)?)

@@ -42,10 +42,11 @@ impl<'b, 'm> Ctx<'b, 'm> {
         Ctx { b: scope.b, opset: scope.opset, name, scope, node, inputs, read }
     }
 
-    /// Attributes that nobody read.
+    /// Attributes that nobody read. One of the oldest operators says which arguments may be overwritten.
     pub fn unread(&self) -> Vec<&'m str> {
         let read = self.read.borrow();
-        self.node.attribute.iter().zip(read.iter()).filter(|(_, r)| !**r).map(|(a, _)| a.name.as_str()).collect()
+        let unread = self.node.attribute.iter().zip(read.iter()).filter(|(_, r)| !**r).map(|(a, _)| a.name.as_str());
+        unread.filter(|name| *name != "consumed_inputs").collect()
     }
 
     /// The operator's name in the file.

@@ -36,7 +36,7 @@ fn batch_norm<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
         return trained(c, eps, 1.0 - momentum);
     }
     c.only(1)?;
-    c.ignore(&["spatial", "is_test", "consumed_inputs"]);
+    c.ignore(&["spatial", "is_test"]);
     let mut args: Vec<Arg> = (0..5).map(|i| c.value(i).map(Arg::from)).collect::<Step<_>>()?;
     args.extend([false.into(), momentum.into(), eps.into(), true.into()]);
     c.one(c.call("aten.batch_norm", args))
