@@ -34,6 +34,11 @@ impl Kind {
         }
     }
 
+    /// How many states it carries.
+    fn states(self) -> usize {
+        if self == Kind::Lstm { 2 } else { 1 }
+    }
+
     /// The functions of a direction if the file names none.
     fn functions(self) -> &'static [&'static str] {
         match self {
@@ -175,6 +180,18 @@ impl Cell {
     }
 }
 
+/// A layer's arguments, the sequence along the first dimension.
+struct Layer<'b> {
+    kind: Kind,
+    x: Value<'b>,
+    w: Value<'b>,
+    r: Value<'b>,
+    hidden: i64,
+    lens: Option<Value<'b>>,
+    batch_first: bool,
+    functions: Vec<Function>,
+}
+
 fn recurrent<'b>(c: &Ctx<'b, '_>, kind: Kind) -> Step<Vec<Known<'b>>> {
     let (mut x, w, r) = (c.value(0)?, c.value(1)?, c.value(2)?);
     let batch_first = c.flag("layout", false)?;
@@ -193,73 +210,13 @@ fn recurrent<'b>(c: &Ctx<'b, '_>, kind: Kind) -> Step<Vec<Known<'b>>> {
     let hidden = dim_of(r, 2).as_const().filter(|h| *h > 0).ok_or("weights of unknown size")?;
     c.opt_int("hidden_size")?;
     c.ignore(&["output_sequence"]);
-    let (clip, functions) = (c.opt_float("clip")?, functions(c, kind, ways.len())?);
-    let lens = c.opt_value(4).map(|l| l.to(DType::I64));
-    let per = kind.functions().len();
-    let cell = |d: usize| -> Step<Cell> {
-        Ok(Cell {
-            kind,
-            hidden,
-            functions: functions[d * per..(d + 1) * per].to_vec(),
-            clip,
-            coupled: kind == Kind::Lstm && c.flag("input_forget", false)?,
-            linear_before_reset: kind == Kind::Gru && c.flag("linear_before_reset", false)?,
-            peepholes: kind == Kind::Lstm && c.opt(7).is_some(),
-            masked: lens.is_some(),
-        })
-    };
-    let (time, batch) = (dim_of(x, 0), dim_of(x, 1));
-    let states = if kind == Kind::Lstm { 2 } else { 1 };
-    let (mut outs, mut finals) = (vec![], vec![vec![]; states]);
+    let (functions, lens) = (functions(c, kind, ways.len())?, c.opt_value(4).map(|l| l.to(DType::I64)));
+    let layer = Layer { kind, x, w, r, hidden, lens, batch_first, functions };
+    let mut outs = vec![];
+    let mut finals = vec![vec![]; kind.states()];
     for (d, back) in ways.iter().enumerate() {
-        let pick = |v: Value<'b>| v.op("aten.select.int", vec![0i64.into(), d.into()]);
-        let shape = [time.clone(), batch.clone(), dim_of(x, 2)];
-        let turn = |v: Value<'b>, shape: &[Dim]| match (back, lens) {
-            (false, _) => Ok(v),
-            (true, None) => Ok(v.op("aten.flip", vec![vec![0i64].into()])),
-            (true, Some(l)) => reversed(c, v, l, 1, 0, shape),
-        };
-        let init = |i: usize| match c.opt_value(i) {
-            Some(v) => {
-                let v = if batch_first { v.permute(vec![1, 0, 2]) } else { v };
-                pick(v)
-            }
-            None => {
-                let size = vec![batch.clone(), hidden.into()];
-                c.b.call("aten.full", vec![size.into(), 0.0.into(), x.dtype().into()])
-            }
-        };
-        let start: Vec<Value<'b>> = (0..states).map(|i| init(5 + i)).collect();
-        let (gates, cell) = (kind.gates() * hidden, cell(d)?);
-        let (mut bias, mut apart) = (None, None);
-        if let Some(b) = c.opt_value(3) {
-            let cut = |from: i64, to: i64| pick(b).op("aten.slice.Tensor", vec![0i64.into(), from.into(), to.into()]);
-            let (input, recurrent) = (cut(0, gates), cut(gates, 2 * gates));
-            // The recurrent bias of a GRU's new state is added inside.
-            if kind == Kind::Gru {
-                let inner = recurrent.op("aten.slice.Tensor", vec![0i64.into(), (2 * hidden).into(), gates.into()]);
-                let outer = recurrent.op("aten.slice.Tensor", vec![0i64.into(), 0i64.into(), (2 * hidden).into()]);
-                let outer = outer.op("aten.constant_pad_nd", vec![vec![0, hidden].into(), 0.0.into()]);
-                (bias, apart) = (Some(input + outer), Some(inner));
-            } else {
-                bias = Some(input + recurrent);
-            }
-        }
-        let zero = || c.b.call("aten.full", vec![vec![hidden].into(), 0.0.into(), x.dtype().into()]);
-        let peep = c.opt_value(7).filter(|_| cell.peepholes).map(pick);
-        let w = pick(w);
-        let gates_of_x = turn(x, &shape)?.op("aten.linear", vec![w.into(), bias.into()]);
-        let weights = Weights { r: pick(r), bias: apart.unwrap_or_else(zero), peep: peep.unwrap_or(w) };
-        let mask = lens.map(|l| {
-            let steps = vec![0i64.into(), time.clone().into(), 1i64.into(), DType::I64.into()];
-            let at = c.b.call("aten.arange.start_step", steps).op("aten.reshape", vec![vec![-1i64, 1, 1].into()]);
-            at.op("aten.lt.Tensor", vec![l.op("aten.reshape", vec![vec![1i64, -1, 1].into()]).into()])
-        });
-        let (last, mut y) = along(c, &cell, gates_of_x, start, weights, mask)?;
-        if let Some(m) = mask {
-            y = m.op("aten.where.ScalarOther", vec![y.into(), 0.0.into()]);
-        }
-        outs.push(turn(y, &[time.clone(), batch.clone(), hidden.into()])?);
+        let (last, y) = layer.one_way(c, d, *back)?;
+        outs.push(y);
         finals.iter_mut().zip(last).for_each(|(all, v)| all.push(v));
     }
     let stack = |all: Vec<Value<'b>>, at: i64| c.b.call("aten.stack", vec![all.into(), at.into()]);
@@ -269,6 +226,71 @@ fn recurrent<'b>(c: &Ctx<'b, '_>, kind: Kind) -> Step<Vec<Known<'b>>> {
     }
     let last = finals.into_iter().map(|all| stack(all, if batch_first { 1 } else { 0 }));
     Ok([y].into_iter().chain(last).map(Known::Value).collect())
+}
+
+impl<'b> Layer<'b> {
+    fn cell(&self, c: &Ctx<'b, '_>, d: usize) -> Step<Cell> {
+        let (kind, per) = (self.kind, self.kind.functions().len());
+        Ok(Cell {
+            kind,
+            hidden: self.hidden,
+            functions: self.functions[d * per..(d + 1) * per].to_vec(),
+            clip: c.opt_float("clip")?,
+            coupled: kind == Kind::Lstm && c.flag("input_forget", false)?,
+            linear_before_reset: kind == Kind::Gru && c.flag("linear_before_reset", false)?,
+            peepholes: kind == Kind::Lstm && c.opt(7).is_some(),
+            masked: self.lens.is_some(),
+        })
+    }
+
+    /// The biases of a direction: what is added to the input's part, and what a GRU adds to its new state inside.
+    fn biases(&self, b: Value<'b>) -> (Value<'b>, Option<Value<'b>>) {
+        let (hidden, gates) = (self.hidden, self.kind.gates() * self.hidden);
+        let cut =
+            |v: Value<'b>, from: i64, to: i64| v.op("aten.slice.Tensor", vec![0i64.into(), from.into(), to.into()]);
+        let (input, recurrent) = (cut(b, 0, gates), cut(b, gates, 2 * gates));
+        if self.kind != Kind::Gru {
+            return (input + recurrent, None);
+        }
+        let outer = cut(recurrent, 0, 2 * hidden);
+        let outer = outer.op("aten.constant_pad_nd", vec![vec![0, hidden].into(), 0.0.into()]);
+        (input + outer, Some(cut(recurrent, 2 * hidden, gates)))
+    }
+
+    /// One direction: its last states, and the outputs of all steps.
+    fn one_way(&self, c: &Ctx<'b, '_>, d: usize, back: bool) -> Step<(Vec<Value<'b>>, Value<'b>)> {
+        let (x, hidden) = (self.x, self.hidden);
+        let (time, batch) = (dim_of(x, 0), dim_of(x, 1));
+        let pick = |v: Value<'b>| v.op("aten.select.int", vec![0i64.into(), d.into()]);
+        let turn = |v: Value<'b>, last: Dim| match (back, self.lens) {
+            (false, _) => Ok(v),
+            (true, None) => Ok(v.op("aten.flip", vec![vec![0i64].into()])),
+            (true, Some(l)) => reversed(c, v, l, 1, 0, &[time.clone(), batch.clone(), last]),
+        };
+        let zeros = |size: Vec<Dim>| c.b.call("aten.full", vec![size.into(), 0.0.into(), x.dtype().into()]);
+        let init = |i: usize| match c.opt_value(i) {
+            Some(v) => pick(if self.batch_first { v.permute(vec![1, 0, 2]) } else { v }),
+            None => zeros(vec![batch.clone(), hidden.into()]),
+        };
+        let start: Vec<Value<'b>> = (0..self.kind.states()).map(|i| init(5 + i)).collect();
+        let cell = self.cell(c, d)?;
+        let (bias, apart) = c.opt_value(3).map(|b| self.biases(pick(b))).unzip();
+        let peep = c.opt_value(7).filter(|_| cell.peepholes).map(pick);
+        let w = pick(self.w);
+        let gates = turn(x, dim_of(x, 2))?.op("aten.linear", vec![w.into(), bias.into()]);
+        let inner = apart.flatten().unwrap_or_else(|| zeros(vec![hidden.into()]));
+        let weights = Weights { r: pick(self.r), bias: inner, peep: peep.unwrap_or(w) };
+        let mask = self.lens.map(|l| {
+            let steps = vec![0i64.into(), time.clone().into(), 1i64.into(), DType::I64.into()];
+            let at = c.b.call("aten.arange.start_step", steps).op("aten.reshape", vec![vec![-1i64, 1, 1].into()]);
+            at.op("aten.lt.Tensor", vec![l.op("aten.reshape", vec![vec![1i64, -1, 1].into()]).into()])
+        });
+        let (last, mut y) = along(c, &cell, gates, start, weights, mask)?;
+        if let Some(m) = mask {
+            y = m.op("aten.where.ScalarOther", vec![y.into(), 0.0.into()]);
+        }
+        Ok((last, turn(y, hidden.into())?))
+    }
 }
 
 /// The cell along a sequence: the last states, and the outputs of all steps.
