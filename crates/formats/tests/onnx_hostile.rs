@@ -161,6 +161,9 @@ fn results_far_larger_than_the_model_are_refused() {
         error(&filled),
         "m.onnx: node 'y' (ConstantOfShape): a result of shape [1048576, 1048576] is too large for the model"
     );
+    // The weights of a large layer, as files without weights of their own have them.
+    let layer = graph(vec![node("ConstantOfShape", &["c"], "y")], vec![longs("c", &[4096, 25088])]);
+    assert!(onnx::read_model(Path::new("m.onnx"), &layer).is_ok());
     let one = TensorProto { dims: vec![1, 1], ..longs("one", &[1]) };
     let wide = graph(vec![node("Expand", &["one", "c"], "y")], vec![one.clone(), huge.clone()]);
     assert!(error(&wide).contains("(Expand): a result of shape [1048576, 1048576] is too large"));

@@ -21,8 +21,9 @@ const FOLDED: usize = 1 << 27;
 /// The most elements of all values on the way to a constant that is evaluated.
 const EVALUATED: usize = 1 << 24;
 
-/// The most elements of a value, or so many times those of inputs and constants.
-const MOST_ELEMENTS: usize = 1 << 26;
+/// The most elements of a value, which is more than the largest layer of VGG has, or so many times those of inputs and
+/// constants.
+const MOST_ELEMENTS: usize = 120_000_000;
 const GROWTH: usize = 32;
 
 /// Runs a graph without inputs.
