@@ -1,5 +1,6 @@
 //! The rules of raising, by theme. To add one, write its `RuleDef` and name it in the list.
 
+mod attention;
 mod bounds;
 mod convolution;
 mod core_forms;
@@ -40,9 +41,12 @@ pub static RULES: &[&RuleDef] = &[
     &reductions::MEAN,
     &reductions::SOFTMAX,
     &reductions::LOG_SOFTMAX,
+    &norm::LAYER_NORM_MOMENTS,
     &norm::LAYER_NORM_SPELLED,
     &norm::LAYER_NORM_SCALE,
     &norm::LAYER_NORM_SHIFT,
+    &norm::LAYER_NORM_VIEWS,
+    &attention::ATTENTION,
     &linear::MM,
     &linear::ADDMM,
     &linear::MATMUL,

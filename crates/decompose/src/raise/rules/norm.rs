@@ -1,7 +1,8 @@
 //! Layer norm as exporters spell it.
 
 use crate::raise::RuleDef;
-use cleave_ir::graph::Arg;
+use crate::raise::fold::{constant, derived};
+use cleave_ir::graph::{Arg, NodeId};
 use cleave_ir::{Dim, Value};
 use cleave_rewrite::Bound;
 
@@ -28,34 +29,56 @@ fn last_dimensions(m: &Bound<'_, '_>, capture: &str, rank: usize) -> Result<usiz
     Ok(axes.len())
 }
 
+/// The operand of a square, if the node is one: `x·x` or `x²`.
+fn squared(m: &Bound<'_, '_>, id: NodeId) -> Option<NodeId> {
+    let node = m.source.node(id);
+    let first = *node.args.first()?.nodes().first()?;
+    let square = match node.op()?.base() {
+        "pow" => node.args.get(1).is_some_and(|a| matches!(a, Arg::Int(2)) || *a == Arg::Float(2.0)),
+        "mul" => node.args.get(1).map(Arg::nodes)? == [first],
+        "square" => true,
+        _ => false,
+    };
+    square.then_some(first)
+}
+
+/// What a captured reduction goes over.
+fn reduced(m: &Bound<'_, '_>, capture: &str) -> Option<NodeId> {
+    m.source.node(m.found.value(capture)?).args.first()?.nodes().first().copied()
+}
+
+/// Whether two nodes are one, or the same call of the same operands.
+fn alike(m: &Bound<'_, '_>, a: NodeId, b: NodeId) -> bool {
+    let (x, y) = (m.source.node(a), m.source.node(b));
+    a == b || x.op().is_some() && x.op() == y.op() && x.args == y.args
+}
+
 fn spelled<'b>(m: &Bound<'b, '_>) -> Result<Value<'b>, String> {
     let x = m.value("x")?;
     let shape = x.shape();
     let n = last_dimensions(m, "m", shape.len())?;
-    if last_dimensions(m, "v", shape.len())? != n {
-        return Err("mean and variance go over different dimensions".into());
-    }
-    let input =
-        |capture: &str| m.found.value(capture).and_then(|id| m.source.node(id).args[0].nodes().first().copied());
-    if input("m") != m.found.value("x") {
+    if reduced(m, "m") != m.found.value("x") {
         return Err("the mean is another value's".into());
     }
-    let square = input("v").map(|id| m.source.node(id)).ok_or("the variance has no input")?;
-    let centred = m.found.node("c");
-    let args = square.args.first().map(Arg::nodes).unwrap_or_default();
-    let squared = match square.op().map(|o| o.base()) {
-        Some("pow") => square.args.get(1).is_some_and(|a| matches!(a, Arg::Int(2)) || *a == Arg::Float(2.0)),
-        Some("mul") => square.args.get(1).map(Arg::nodes).unwrap_or_default() == args,
-        _ => false,
+    // The variance is E[(x - m)²], or E[x²] - m²; what is the same may be spelled twice, once for each use.
+    let same = match m.found.captures.contains_key("q") {
+        true => {
+            if last_dimensions(m, "q", shape.len())? != n {
+                return Err("the means go over different dimensions".into());
+            }
+            let squares = reduced(m, "q").and_then(|id| squared(m, id));
+            let mean = m.found.value("s").and_then(|id| squared(m, id));
+            squares == m.found.value("x") && mean.zip(m.found.value("m")).is_some_and(|(a, b)| alike(m, a, b))
+        }
+        false => {
+            if last_dimensions(m, "v", shape.len())? != n {
+                return Err("mean and variance go over different dimensions".into());
+            }
+            let centred = reduced(m, "v").and_then(|id| squared(m, id));
+            centred.zip(m.found.node("c")).is_some_and(|(a, b)| alike(m, a, b))
+        }
     };
-    // The difference may be spelled twice, once for each use.
-    let same = args.first().is_some_and(|a| {
-        Some(*a) == centred
-            || centred.is_some_and(|c| {
-                m.source.node(c).args == m.source.node(*a).args && m.source.node(c).op() == m.source.node(*a).op()
-            })
-    });
-    if !squared || !same {
+    if !same {
         return Err("the variance is not the mean of the squared differences".into());
     }
     let over: Vec<Dim> = shape[shape.len() - n..].to_vec();
@@ -73,7 +96,7 @@ pub static LAYER_NORM_SPELLED: RuleDef = RuleDef {
         "div(c:sub(x, m), pow(add(v, eps), 0.5))",
     ],
     any: &[],
-    conditions: &["scalar(eps)", "not scalar(v)"],
+    conditions: &["scalar(eps)"],
     build: spelled,
     example: (
         "graph(%x: f32[2, 4]) {
@@ -90,24 +113,33 @@ pub static LAYER_NORM_SPELLED: RuleDef = RuleDef {
     ),
 };
 
-/// Whether a value has one element for each normalized place.
-fn fits(m: &Bound<'_, '_>, capture: &str) -> Result<(), String> {
+/// A captured constant with one element for each normalized place; dimensions of one element before them go.
+fn fitting<'b>(m: &Bound<'b, '_>, capture: &str) -> Result<Value<'b>, String> {
     let Arg::List(over) = m.arg_of("layer_norm", "normalized_shape") else { return Err("no shape".into()) };
-    let have: Vec<Arg> = m.value(capture)?.shape().into_iter().map(Arg::from).collect();
-    if have == over { Ok(()) } else { Err(format!("{capture} of shape {have:?} for {over:?}")) }
+    let shape = m.value(capture)?.shape();
+    let have: Vec<Arg> = shape.iter().cloned().map(Arg::from).collect();
+    if have == over {
+        return m.value(capture);
+    }
+    let lead = have.len().checked_sub(over.len()).filter(|n| shape[..*n].iter().all(|d| d.is(1)) && have[*n..] == over);
+    let lead = lead.ok_or_else(|| format!("{capture} of shape {have:?} for {over:?}"))?;
+    let t = constant(m, capture)?;
+    Ok(derived(m, capture, "flat", t.reshape(&t.shape()[lead..])))
 }
+
+/// Names of ops under which a constant may get dimensions of one element.
+const SHAPED: &[(&str, &[&str])] = &[("shaped", &["view", "reshape", "unsqueeze"])];
 
 /// `layer_norm(x)·w`.
 pub static LAYER_NORM_SCALE: RuleDef = RuleDef {
     name: "layer_norm_scale",
     doc: "A product with a constant behind a layer norm without weight is its weight.",
-    spellings: &["mul(layer_norm(x, n, none, none), w)"],
-    any: &[],
+    spellings: &["mul(layer_norm(x, n, none, none), shaped?(w))"],
+    any: SHAPED,
     conditions: &["constant(w)", "single_use(layer_norm)"],
     build: |m| {
-        fits(m, "w")?;
         let pick = |n: &str| m.arg_of("layer_norm", n);
-        let w = m.value("w")?;
+        let w = fitting(m, "w")?;
         Ok(m.value("x")?.op("aten.layer_norm", vec![pick("normalized_shape"), w.into(), Arg::None, pick("eps")]))
     },
     example: (
@@ -129,13 +161,12 @@ pub static LAYER_NORM_SCALE: RuleDef = RuleDef {
 pub static LAYER_NORM_SHIFT: RuleDef = RuleDef {
     name: "layer_norm_shift",
     doc: "A sum with a constant behind a layer norm without bias is its bias.",
-    spellings: &["add(layer_norm(x, n, w?, none), b)"],
-    any: &[],
+    spellings: &["add(layer_norm(x, n, w?, none), shaped?(b))"],
+    any: SHAPED,
     conditions: &["constant(b)", "single_use(layer_norm)"],
     build: |m| {
-        fits(m, "b")?;
         let pick = |n: &str| m.arg_of("layer_norm", n);
-        let (w, b) = (m.arg("w"), m.value("b")?);
+        let (w, b) = (m.arg("w"), fitting(m, "b")?);
         Ok(m.value("x")?.op("aten.layer_norm", vec![pick("normalized_shape"), w, b.into(), pick("eps")]))
     },
     example: (
@@ -151,4 +182,61 @@ pub static LAYER_NORM_SHIFT: RuleDef = RuleDef {
   return %layer_norm \"y\"
 }",
     ),
+};
+
+/// A layer norm between views that fold and unfold the leading dimensions.
+pub static LAYER_NORM_VIEWS: RuleDef = RuleDef {
+    name: "layer_norm_views",
+    doc: "A layer norm of rows, between views that fold the leading dimensions and unfold them again.",
+    spellings: &["shaped(layer_norm(folded(x), n, w?, b?))"],
+    any: &[("shaped", &["view", "reshape"]), ("folded", &["view", "reshape"])],
+    conditions: &["single_use(layer_norm)"],
+    build: |m| {
+        let x = m.value("x")?;
+        let Arg::List(over) = m.arg_of("layer_norm", "normalized_shape") else { return Err("no shape".into()) };
+        let shape: Vec<Arg> = x.shape().into_iter().map(Arg::from).collect();
+        if x.meta() != m.root().meta || !shape.ends_with(&over) {
+            return Err(format!("{:?} is not normalized over {over:?} and given back", x.shape()));
+        }
+        Ok(x.op("aten.layer_norm", vec![Arg::List(over), m.arg("w"), m.arg("b"), m.arg_of("layer_norm", "eps")]))
+    },
+    example: (
+        "graph(%x: f32[N, 5, 3]) {
+  %v = aten.view(%x, [<5*N>, 3])
+  %n = aten.layer_norm(%v, [3])
+  %y = aten.view(%n, [<N>, 5, 3])
+  return %y
+}",
+        "graph(%x: f32[N, 5, 3]) {
+  %layer_norm = aten.layer_norm(%x, [3]): f32[N, 5, 3]
+  return %layer_norm \"y\"
+}",
+    ),
+};
+
+/// [`LAYER_NORM_SPELLED`] with the variance as ONNX's own definition spells it.
+pub static LAYER_NORM_MOMENTS: RuleDef = RuleDef {
+    name: "layer_norm_moments",
+    doc: "(x - mean(x)) / sqrt(mean(x²) - mean(x)² + eps) over the last dimensions.",
+    example: (
+        "graph(%x: f32[2, 4]) {
+  %m = aten.mean.dim(%x, [1], true)
+  %x2 = aten.mul.Tensor(%x, %x)
+  %q = aten.mean.dim(%x2, [1], true)
+  %m2 = aten.mul.Tensor(%m, %m)
+  %v = aten.sub.Tensor(%q, %m2)
+  %e = aten.add.Tensor(%v, 1e-5)
+  %s = aten.sqrt(%e)
+  %c = aten.sub.Tensor(%x, %m)
+  %y = aten.div.Tensor(%c, %s)
+  return %y
+}",
+        "graph(%x: f32[2, 4]) {\n  %layer_norm = aten.layer_norm(%x, [4]): f32[2, 4]\n  return %layer_norm \"y\"\n}",
+    ),
+    spellings: &[
+        "div(c:sub(x, m), sqrt(add(sub(q, s), eps)))",
+        "mul(c:sub(x, m), rsqrt(add(sub(q, s), eps)))",
+        "mul(c:sub(x, m), reciprocal(sqrt(add(sub(q, s), eps))))",
+    ],
+    ..LAYER_NORM_SPELLED
 };
