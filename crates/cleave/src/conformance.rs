@@ -97,17 +97,27 @@ fn recorded(case: &Case) -> Result<Vec<Recorded>> {
     let by_name = |n: testdir::Named| {
         n.into_iter().enumerate().map(|(i, (k, t))| (if k.is_empty() { i.to_string() } else { k }, t)).collect()
     };
-    Ok(testdir::read_data_sets(&case.dir)?.into_iter().map(|(i, o)| (by_name(i), by_name(o))).collect())
+    let sets: Vec<Recorded> = match testdir::read_data_sets(&case.dir) {
+        Ok(sets) => sets.into_iter().map(|(i, o)| (by_name(i), by_name(o))).collect(),
+        // What no tensor holds is better told of the model.
+        Err(e) => crate::model::read_for(&case.model, &[]).and(Err(e.into()))?,
+    };
+    match sets.is_empty() {
+        true => Err(Error::other(format!("{}: no recorded inputs and outputs", case.dir.display()))),
+        false => Ok(sets),
+    }
 }
 
 /// Runs a case on the backend that `make` gives for its graph.
 pub fn run_case(case: &Case, make: &mut dyn FnMut(&Graph) -> Result<Backend>) -> CaseResult {
     let name = case.name.clone();
-    let outcome = prepare(case, make).and_then(|(mut backend, names, sets)| {
+    let outcome = recorded(case).and_then(|sets| {
         let mut problems = vec![];
         for (inputs, outputs) in sets {
-            let given = in_order(&names, inputs)?;
-            let got = backend.run(&given, &[], &mut |_, _| {})?;
+            let inputs = named(&case.model, inputs)?;
+            let g = crate::model::read_for(&case.model, &inputs)?;
+            let given = in_order(&g.input_names, inputs)?;
+            let got = make(&g)?.run(&given, &[], &mut |_, _| {})?;
             problems.extend(differences(&got, &outputs));
         }
         Ok(problems)
@@ -119,23 +129,22 @@ pub fn run_case(case: &Case, make: &mut dyn FnMut(&Graph) -> Result<Backend>) ->
     }
 }
 
-type Prepared = (Backend, Vec<String>, Vec<Recorded>);
-
-fn prepare(case: &Case, make: &mut dyn FnMut(&Graph) -> Result<Backend>) -> Result<Prepared> {
-    let g = crate::model::read_runnable(&case.model)?;
-    let sets = recorded(case)?;
-    if sets.is_empty() {
-        return Err(Error::other(format!("{}: no recorded inputs and outputs", case.dir.display())));
-    }
-    Ok((make(&g)?, g.input_names.clone(), sets))
+/// Recorded inputs under the names that an ONNX model gives its own, where the files give others: these go by their
+/// number.
+fn named(model: &Path, inputs: IndexMap<String, Tensor>) -> Result<Vec<(String, Tensor)>> {
+    let names = if model.extension().is_some_and(|e| e == "onnx") { crate::model::input_names(model)? } else { vec![] };
+    let as_named = inputs.keys().all(|k| names.contains(k));
+    let unnamed = inputs.into_iter().enumerate();
+    Ok(unnamed.map(|(i, (k, t))| (names.get(i).filter(|_| !as_named).cloned().unwrap_or(k), t)).collect())
 }
 
 /// Recorded inputs by the model's names; where the names are others, in the order of the file.
-fn in_order(names: &[String], inputs: IndexMap<String, Tensor>) -> Result<Vec<Tensor>> {
+fn in_order(names: &[String], inputs: Vec<(String, Tensor)>) -> Result<Vec<Tensor>> {
     if names.len() > inputs.len() {
         return Err(Error::other(format!("{} recorded inputs for {}", inputs.len(), names.join(", "))));
     }
-    let named: Option<Vec<Tensor>> = names.iter().map(|n| inputs.get(n).cloned()).collect();
+    let named: Option<Vec<Tensor>> =
+        names.iter().map(|n| inputs.iter().find(|(k, _)| k == n).map(|(_, t)| t.clone())).collect();
     Ok(named.unwrap_or_else(|| inputs.into_iter().take(names.len()).map(|(_, t)| t).collect()))
 }
 

@@ -1,7 +1,9 @@
 //! Reading models for what is to be done with them.
 
 use crate::error::Result;
-use cleave_ir::Graph;
+use cleave_formats::onnx::{self, ReadOptions};
+use cleave_ir::{Graph, Tensor};
+use cleave_runtime::reference;
 use std::path::Path;
 
 /// Reads a model and brings it to the semantic level, on which backends run and quantizers work. A model that is
@@ -10,8 +12,29 @@ use std::path::Path;
 /// # Errors
 /// A file that cannot be read, or a graph that cannot be raised.
 pub fn read_runnable(path: &Path) -> Result<Graph> {
-    let g = cleave_formats::read(path)?;
+    read_for(path, &[])
+}
+
+/// [`read_runnable`] for these values of inputs: those of an ONNX model that decide sizes, axes or branches become
+/// constants of the graph, the others are left as its inputs.
+///
+/// # Errors
+/// As [`read_runnable`].
+pub fn read_for(path: &Path, values: &[(String, Tensor)]) -> Result<Graph> {
+    let evaluate = |g: &Graph| reference::run(g, &[]).map_err(|e| e.to_string());
+    let g = cleave_formats::read_with(path, ReadOptions { values, evaluate: Some(&evaluate) })?;
     if is_clv(path) { Ok(g) } else { Ok(raise(&g)?) }
+}
+
+/// The names of an ONNX model's inputs that are no initializers.
+///
+/// # Errors
+/// A file that is no ONNX model.
+pub fn input_names(path: &Path) -> Result<Vec<String>> {
+    let model = onnx::decode(path)?;
+    let Some(g) = &model.graph else { return Ok(vec![]) };
+    let own = |name: &String| !g.initializer.iter().any(|t| t.name == *name);
+    Ok(g.input.iter().map(|v| v.name.clone()).filter(own).collect())
 }
 
 /// Whether a path names Cleave's own container.

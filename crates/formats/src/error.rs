@@ -171,6 +171,11 @@ impl Problems {
         self.0.is_empty()
     }
 
+    /// The first that was noted.
+    pub fn first(&self) -> Option<&Problem> {
+        self.0.first()
+    }
+
     /// How many were noted.
     pub fn len(&self) -> usize {
         self.0.len()

@@ -29,6 +29,14 @@ use std::path::Path;
 /// # Errors
 /// [`FormatError`]: what the format's reader found, or a file that is none of them.
 pub fn read(path: &Path) -> Result<Graph> {
+    read_with(path, onnx::ReadOptions::default())
+}
+
+/// [`read`] with more known of an ONNX model than its file says; other formats say all themselves.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_with(path: &Path, options: onnx::ReadOptions<'_>) -> Result<Graph> {
     let file = Mapped::open(path)?;
     let bytes = file.bytes();
     match bytes {
@@ -36,7 +44,9 @@ pub fn read(path: &Path) -> Result<Graph> {
         b if b.starts_with(b"PK") => pt2::read_archive(Archive::open(file)?),
         b if b.starts_with(b"\x93NUMPY") => Err(FormatError::malformed(path, "an array, expected a model")),
         // A protobuf message has no signature, but begins with the tag of one of its fields.
-        [0x08 | 0x12 | 0x1a | 0x22 | 0x28 | 0x32 | 0x3a | 0x42 | 0x72 | 0xa2 | 0xca, ..] => onnx::read_onnx(path),
+        [0x08 | 0x12 | 0x1a | 0x22 | 0x28 | 0x32 | 0x3a | 0x42 | 0x72 | 0xa2 | 0xca, ..] => {
+            onnx::read_model_with(path, &onnx::decode(path)?, options)
+        }
         _ => Err(FormatError::malformed(path, "not a model; expected a .pt2, .onnx or .clv file")),
     }
 }

@@ -277,6 +277,6 @@ fn what_cannot_be_read_is_named() {
         "cond",
     );
     assert_eq!(error(m), "node 'y' (mylib.deep.default): unknown op (and at 1 more nodes)");
-    let m = Made::new().node("higher_order.while_loop", &[], json!([]), "while_loop");
-    assert_eq!(error(m), "node 'while_loop' (higher_order.while_loop): unknown op");
+    let m = Made::new().node("higher_order.map_impl", &[], json!([]), "map_impl");
+    assert_eq!(error(m), "node 'map_impl' (higher_order.map_impl): unknown op");
 }

@@ -59,6 +59,10 @@ pub fn placeholder_metas(operands: &[Meta]) -> Vec<Meta> {
 /// # Errors
 /// A call in such a graph that these sizes do not admit.
 pub(crate) fn bind_operands(b: &Builder, args: &mut [Arg]) -> Result<()> {
+    // Sizes of what a loop carries may change, so that its graphs keep their symbols.
+    if args.iter().filter(|a| matches!(a, Arg::List(_))).count() > 1 {
+        return Ok(());
+    }
     let Some((Arg::List(operands), graphs)) = args.split_last_mut() else { return Ok(()) };
     let metas: Vec<Meta> = operands.iter().map(|a| operand_meta(b, a)).collect();
     for arg in graphs {

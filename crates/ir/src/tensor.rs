@@ -2,7 +2,7 @@
 
 use crate::error::{IrError, Result};
 use bytemuck::Pod;
-use cleave_numerics::DType;
+use cleave_numerics::{DType, float8};
 use half::{bf16, f16};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -231,8 +231,7 @@ impl Tensor {
             DType::F32 => get::<f32>(self, f64::from),
             DType::F64 => get::<f64>(self, |v| v),
             DType::Bool => self.to_bytes().iter().map(|b| f64::from(*b != 0)).collect(),
-            DType::F8E4M3 => self.to_bytes().iter().map(|b| f8(*b, 4, 7)).collect(),
-            DType::F8E5M2 => self.to_bytes().iter().map(|b| f8(*b, 5, 15)).collect(),
+            DType::F8E4M3 | DType::F8E5M2 => self.to_bytes().iter().map(|b| float8::decode(self.dtype, *b)).collect(),
         }
     }
 
@@ -293,22 +292,6 @@ impl Tensor {
     }
 }
 
-/// An 8-bit float with `e` exponent bits and this bias, as torch's float8 types (E4M3 has no infinity).
-fn f8(bits: u8, e: u32, bias: i32) -> f64 {
-    let m = 7 - e;
-    let (exp, man) = (u32::from(bits & 0x7f) >> m, u32::from(bits) & ((1 << m) - 1));
-    let sign = if bits & 0x80 != 0 { -1.0 } else { 1.0 };
-    let top = (1 << e) - 1;
-    let value = match (exp, man) {
-        (x, 7) if e == 4 && x == top => f64::NAN,
-        (x, 0) if e == 5 && x == top => f64::INFINITY,
-        (x, _) if e == 5 && x == top => f64::NAN,
-        (0, man) => f64::from(man) * f64::powi(2.0, 1 - bias - m as i32),
-        (x, man) => (1.0 + f64::from(man) / f64::from(1u32 << m)) * f64::powi(2.0, x as i32 - bias),
-    };
-    sign * value
-}
-
 impl std::fmt::Debug for Tensor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}{:?}", self.dtype, self.shape)?;
@@ -354,7 +337,7 @@ mod tests {
 
     #[test]
     fn eight_bit_floats_have_torchs_values() {
-        assert_eq!([0x38, 0x7e, 0x01, 0xb8].map(|b| f8(b, 4, 7)), [1.0, 448.0, 0.001953125, -1.0]);
-        assert_eq!([0x3c, 0x7b, 0x7c].map(|b| f8(b, 5, 15)), [1.0, 57344.0, f64::INFINITY]);
+        assert_eq!([0x38, 0x7e, 0x01, 0xb8].map(|b| float8::decode(DType::F8E4M3, b)), [1.0, 448.0, 0.001953125, -1.0]);
+        assert_eq!([0x3c, 0x7b, 0x7c].map(|b| float8::decode(DType::F8E5M2, b)), [1.0, 57344.0, f64::INFINITY]);
     }
 }

@@ -5,6 +5,7 @@
 
 mod binary;
 mod dtype;
+pub mod float8;
 mod qparams;
 mod requant;
 

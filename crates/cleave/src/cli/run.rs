@@ -4,7 +4,7 @@ use super::RunArgs;
 use super::out::{Out, progress};
 use crate::backend::{Backend, run_batched};
 use crate::error::{Error, Result};
-use crate::model::read_runnable;
+use crate::model::{input_names, read_for};
 use crate::table::Table;
 use cleave_formats::npy;
 use cleave_ir::Tensor;
@@ -30,8 +30,18 @@ pub struct Args {
 }
 
 pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
-    let g = read_runnable(&a.model)?;
-    let inputs = inputs(&g.input_names, &a.input)?;
+    let (g, inputs) = if a.model.extension().is_some_and(|e| e == "onnx") {
+        // Values may decide how the model is read; those that did are no inputs any more.
+        let names = input_names(&a.model)?;
+        let values: Vec<(String, Tensor)> = names.iter().cloned().zip(inputs(&names, &a.input)?).collect();
+        let g = read_for(&a.model, &values)?;
+        let left = values.into_iter().filter(|(n, _)| g.input_names.contains(n)).map(|(_, t)| t).collect();
+        (g, left)
+    } else {
+        let g = read_for(&a.model, &[])?;
+        let inputs = inputs(&g.input_names, &a.input)?;
+        (g, inputs)
+    };
     let mut backend = Backend::new(&a.backend, &g, a.run.options()?)?;
     let bar = progress("running", 1);
     let results = run_batched(&g, &mut backend, &inputs, &mut |done, all| {

@@ -6,7 +6,7 @@ pub mod tensor;
 pub mod testdir;
 mod write;
 
-pub use read::{decode, read_model, read_model_with, read_onnx};
+pub use read::{Evaluate, ReadOptions, decode, read_model, read_model_with, read_onnx};
 pub use write::{WriteOptions, can_write, model_of, write_onnx, write_onnx_with};
 
 /// What stands before the keys of a graph's metadata in a file.

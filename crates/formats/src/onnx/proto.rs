@@ -130,6 +130,9 @@ pub struct AttributeProto {
     /// A graph.
     #[prost(message, optional, boxed, tag = "6")]
     pub g: Option<Box<GraphProto>>,
+    /// A sparse tensor.
+    #[prost(message, optional, tag = "22")]
+    pub sparse_tensor: Option<SparseTensorProto>,
     /// Floats.
     #[prost(float, repeated, packed = "false", tag = "7")]
     pub floats: Vec<f32>,
@@ -258,6 +261,12 @@ pub struct SparseTensorProto {
     /// Those elements; its name is the constant's.
     #[prost(message, optional, tag = "1")]
     pub values: Option<TensorProto>,
+    /// Where they lie: a number for each in row-major order, or one for each dimension.
+    #[prost(message, optional, tag = "2")]
+    pub indices: Option<TensorProto>,
+    /// Sizes of the whole.
+    #[prost(int64, repeated, packed = "false", tag = "3")]
+    pub dims: Vec<i64>,
 }
 
 /// A key with a value.

@@ -1,6 +1,6 @@
 //! Tensors in an ONNX file: element types by number, elements inside the file or beside it.
 
-use super::proto::TensorProto;
+use super::proto::{SparseTensorProto, TensorProto};
 use crate::mapped::Mapped;
 use cleave_ir::{Bytes, Tensor};
 use cleave_numerics::DType;
@@ -29,22 +29,27 @@ const CODES: [(DType, i32); 15] = [
 ];
 
 /// Names of the element types that have no counterpart here.
-const OTHERS: [(i32, &str); 12] = [
+const OTHERS: [(i32, &str); 8] = [
     (0, "undefined"),
     (8, "string"),
     (14, "complex64"),
     (15, "complex128"),
     (18, "float8e4m3fnuz"),
     (20, "float8e5m2fnuz"),
-    (21, "uint4"),
-    (22, "int4"),
     (23, "float4e2m1"),
     (24, "float8e8m0"),
-    (25, "uint2"),
-    (26, "int2"),
 ];
 
-/// The element type with this number.
+/// Types of less than a byte, several elements in one, the first in the lowest bits: (number, type that holds an
+/// element here, bits).
+const NARROW: [(i32, DType, u32); 4] = [(21, DType::U8, 4), (22, DType::I8, 4), (25, DType::U8, 2), (26, DType::I8, 2)];
+
+/// Bits of an element, for types of less than a byte.
+pub fn bits_of(code: i64) -> Option<u32> {
+    NARROW.iter().find(|(c, ..)| i64::from(*c) == code).map(|(.., bits)| *bits)
+}
+
+/// The element type with this number; of types of less than a byte the one that holds them.
 ///
 /// # Errors
 /// A type that tensors here do not have, by name.
@@ -52,8 +57,24 @@ pub fn dtype_of(code: i64) -> Result<DType, String> {
     if let Some((d, _)) = CODES.iter().find(|(_, c)| i64::from(*c) == code) {
         return Ok(*d);
     }
+    if let Some((_, d, _)) = NARROW.iter().find(|(c, ..)| i64::from(*c) == code) {
+        return Ok(*d);
+    }
     let name = OTHERS.iter().find(|(c, _)| i64::from(*c) == code).map_or("unknown", |(_, n)| n);
     Err(format!("element type {code} ({name}) is not supported"))
+}
+
+/// The number of the element type that operators called by this name once: `FLOAT`, `INT64`, …
+///
+/// # Errors
+/// Another name.
+pub fn code_named(name: &str) -> Result<i64, String> {
+    const NAMES: [&str; 13] = [
+        "FLOAT", "UINT8", "INT8", "UINT16", "INT16", "INT32", "INT64", "STRING", "BOOL", "FLOAT16", "DOUBLE", "UINT32",
+        "UINT64",
+    ];
+    let at = NAMES.iter().position(|n| *n == name).and_then(|i| i64::try_from(i + 1).ok());
+    at.ok_or_else(|| format!("element type '{name}' is not known"))
 }
 
 /// The number of an element type.
@@ -135,7 +156,11 @@ pub fn tensor_of(t: &TensorProto, external: &mut External) -> Result<Tensor, Str
     // Strides must not overflow either, even where there are no elements.
     let reach = shape.iter().try_fold(1usize, |a, b| a.checked_mul((*b).max(1)));
     let count = count.filter(|_| reach.is_some());
-    let size = count.and_then(|c| c.checked_mul(dtype.size()));
+    let bits = bits_of(i64::from(t.data_type));
+    let size = match bits {
+        Some(bits) => count.map(|c| c.div_ceil((8 / bits) as usize)),
+        None => count.and_then(|c| c.checked_mul(dtype.size())),
+    };
     let (Some(count), Some(size)) = (count, size) else {
         return Err(format!("tensor of {:?}: its size overflows", t.dims));
     };
@@ -147,9 +172,58 @@ pub fn tensor_of(t: &TensorProto, external: &mut External) -> Result<Tensor, Str
         }
         Arc::new(Raw(raw.clone()))
     } else {
-        Arc::new(typed_bytes(t, dtype, count)?)
+        Arc::new(typed_bytes(t, dtype, if bits.is_some() { size } else { count })?)
     };
+    if let Some(bits) = bits {
+        let all = unpacked(storage.bytes(), bits, dtype == DType::I8);
+        return Tensor::from_bytes(dtype, shape, Arc::new(all[..count].to_vec())).map_err(|e| e.to_string());
+    }
     Tensor::from_bytes(dtype, shape, storage).map_err(|e| e.to_string())
+}
+
+/// Elements of less than a byte, each in a byte of its own.
+fn unpacked(bytes: &[u8], bits: u32, signed: bool) -> Vec<u8> {
+    let fill = 8 - bits;
+    let one = |b: u8, i: u32| {
+        let high = b << (8 - bits * (i + 1));
+        if signed { (high.cast_signed() >> fill).cast_unsigned() } else { high >> fill }
+    };
+    bytes.iter().flat_map(|b| (0..8 / bits).map(move |i| one(*b, i))).collect()
+}
+
+/// A tensor with few elements that are not zero, in full.
+///
+/// # Errors
+/// As [`tensor_of`]; places outside the tensor; one of more than 2²⁴ elements.
+pub fn sparse_of(s: &SparseTensorProto, external: &mut External) -> Result<Tensor, String> {
+    const LARGEST: usize = 1 << 24;
+    let (Some(values), Some(indices)) = (&s.values, &s.indices) else {
+        return Err("a sparse tensor without values or indices".into());
+    };
+    let (values, indices) = (tensor_of(values, external)?, tensor_of(indices, external)?);
+    let shape: Vec<usize> =
+        s.dims.iter().map(|d| usize::try_from(*d).map_err(|_| format!("size {d}"))).collect::<Result<_, _>>()?;
+    let count = shape.iter().try_fold(1usize, |a, b| a.checked_mul(*b)).filter(|c| *c <= LARGEST);
+    let count = count.ok_or_else(|| format!("a sparse tensor of {shape:?} is too large"))?;
+    let (size, source, rank) = (values.dtype().size(), values.to_bytes(), shape.len());
+    let mut bytes = vec![0u8; count * size];
+    let places = indices.to_i64();
+    let linear = indices.shape().len() == 1;
+    if places.len() != values.len() * if linear { 1 } else { rank } {
+        return Err(format!("{} indices for {} values", places.len(), values.len()));
+    }
+    for i in 0..values.len() {
+        let at = if linear {
+            usize::try_from(places[i]).ok()
+        } else {
+            let row = places[i * rank..(i + 1) * rank].iter().zip(&shape);
+            let mut row = row;
+            row.try_fold(0usize, |at, (p, n)| usize::try_from(*p).ok().filter(|p| p < n).map(|p| at * n + p))
+        };
+        let at = at.filter(|a| *a < count).ok_or_else(|| format!("value {i} of a sparse tensor lies outside it"))?;
+        bytes[at * size..(at + 1) * size].copy_from_slice(&source[i * size..(i + 1) * size]);
+    }
+    Tensor::from_bytes(values.dtype(), shape, Arc::new(bytes)).map_err(|e| e.to_string())
 }
 
 /// The elements of a tensor that has them in a list of numbers.

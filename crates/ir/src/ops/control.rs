@@ -40,6 +40,83 @@ fn cond(c: &Call<'_>) -> Result<Meta> {
     Ok(Meta::Tuple(yes.into_iter().zip(no).enumerate().map(both).collect::<Result<_>>()?))
 }
 
+/// One graph on its own results, for as long as another says so of them. What is carried starts as
+/// `carried_inputs`; both graphs take `additional_inputs` after it. Sizes of what is carried may change.
+pub static WHILE_LOOP: OpDef = OpDef {
+    name: "higher_order.while_loop",
+    schema: "(Graph cond_graph, Graph body_graph, Tensor[] carried_inputs, Tensor[] additional_inputs) -> Tensor[]",
+    infer: Some(while_loop),
+    ..COND
+};
+
+fn while_loop(c: &Call<'_>) -> Result<Meta> {
+    let (carried, additional) = (listed(c, "carried_inputs")?, listed(c, "additional_inputs")?);
+    let (operands, mut unknown) = ([carried.clone(), additional].concat(), 0);
+    if branch(c, "cond_graph", &operands, &mut unknown)?.len() != 1 {
+        return Err(c.err("argument 'cond_graph': expected one result"));
+    }
+    let next = branch(c, "body_graph", &operands, &mut unknown)?;
+    if next.len() != carried.len() {
+        return Err(c.err(&format!("the body gives {} results for {} carried values", next.len(), carried.len())));
+    }
+    Ok(Meta::Tuple(carries(c, &carried, &next, &mut unknown)?))
+}
+
+/// A graph on each slice of `xs` along their first dimension, with results carried from one to the next: those come
+/// first, then what the graph gives besides, stacked.
+pub static SCAN: OpDef = OpDef {
+    name: "higher_order.scan",
+    schema: "(Graph combine_graph, Tensor[] init, Tensor[] xs, Tensor[] additional_inputs) -> Tensor[]",
+    infer: Some(scan),
+    ..COND
+};
+
+fn scan(c: &Call<'_>) -> Result<Meta> {
+    let (init, xs, additional) = (listed(c, "init")?, listed(c, "xs")?, listed(c, "additional_inputs")?);
+    let mut length = None;
+    let mut slices = vec![];
+    for x in &xs {
+        let m = x.as_tensor().filter(|t| !t.shape.is_empty());
+        let m = m.ok_or_else(|| c.err(&format!("argument 'xs': {} has no first dimension", meta_text(x))))?;
+        length.get_or_insert(m.shape[0].clone());
+        slices.push(Meta::tensor(m.dtype, m.shape[1..].to_vec()));
+    }
+    let length = length.ok_or_else(|| c.err("argument 'xs': expected at least one tensor"))?;
+    let (operands, mut unknown) = ([init.clone(), slices, additional].concat(), 0);
+    let results = branch(c, "combine_graph", &operands, &mut unknown)?;
+    if results.len() < init.len() {
+        return Err(c.err(&format!("the graph gives {} results for {} carried values", results.len(), init.len())));
+    }
+    let (next, outs) = results.split_at(init.len());
+    let mut all = carries(c, &init, next, &mut unknown)?;
+    for o in outs {
+        let t = o.as_tensor().ok_or_else(|| c.err(&format!("a result that is {}", meta_text(o))))?;
+        all.push(Meta::tensor(t.dtype, [vec![length.clone()], t.shape.clone()].concat()));
+    }
+    Ok(Meta::Tuple(all))
+}
+
+/// What is known of a list of operands.
+fn listed(c: &Call<'_>, name: &str) -> Result<Vec<Meta>> {
+    match c.arg(name) {
+        Arg::List(l) => Ok(l.iter().map(|a| operand_meta(c.b, a)).collect()),
+        _ => Err(c.err(&format!("argument '{name}': expected a list of operands"))),
+    }
+}
+
+/// What holds of carried values after any number of steps: sizes that a step changes are not known.
+fn carries(c: &Call<'_>, before: &[Meta], after: &[Meta], unknown: &mut usize) -> Result<Vec<Meta>> {
+    let both = |(i, (b, a)): (usize, (&Meta, &Meta))| match (b.as_tensor(), a.as_tensor()) {
+        (Some(x), Some(y)) if x.dtype == y.dtype && x.shape.len() == y.shape.len() => {
+            let pairs = x.shape.iter().zip(&y.shape);
+            let shape = pairs.map(|(x, y)| if x == y { x.clone() } else { fresh(unknown) }).collect();
+            Ok(Meta::tensor(x.dtype, shape))
+        }
+        _ => Err(c.err(&format!("carried value {i} is {} and becomes {}", meta_text(b), meta_text(a)))),
+    };
+    before.iter().zip(after).enumerate().map(both).collect()
+}
+
 /// What a branch gives, in the caller's sizes.
 fn branch(c: &Call<'_>, name: &str, operands: &[Meta], unknown: &mut usize) -> Result<Vec<Meta>> {
     let Arg::Graph(g) = c.arg(name) else { return Err(c.err(&format!("argument '{name}': expected a graph"))) };
@@ -88,4 +165,4 @@ fn fresh(unknown: &mut usize) -> Dim {
 }
 
 /// The family.
-pub static OPS: &[&[&OpDef]] = &[&[&COND]];
+pub static OPS: &[&[&OpDef]] = &[&[&COND, &WHILE_LOOP, &SCAN]];

@@ -39,6 +39,7 @@ families! {
     conv,
     copies,
     create,
+    detect,
     diagonal,
     distance,
     dropout,

@@ -117,10 +117,16 @@ impl<'a> Ctx<'a> {
         if let Value::Bool(b) = self.arg(name)? { Ok(*b) } else { self.wrong(name, "a bool") }
     }
 
-    /// Sizes: integers that are not negative.
+    /// Sizes: integers that are not negative, of a tensor that a machine may hold.
     pub fn sizes(&self, name: &str) -> Result<Vec<usize>> {
+        const MOST: usize = 1 << 31;
         let size = |v: i64| usize::try_from(v).map_err(|_| self.err(format!("argument '{name}': size {v}")));
-        self.ints(name)?.into_iter().map(size).collect()
+        let sizes: Vec<usize> = self.ints(name)?.into_iter().map(size).collect::<Result<_>>()?;
+        let count = sizes.iter().try_fold(1usize, |a, n| a.checked_mul(*n));
+        match count.filter(|c| *c <= MOST) {
+            Some(_) => Ok(sizes),
+            None => Err(self.err(format!("argument '{name}': a tensor of {sizes:?} is too large"))),
+        }
     }
 
     /// The type to which torch promotes these arguments.

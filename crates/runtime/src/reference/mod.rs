@@ -10,6 +10,7 @@ mod conv;
 mod create;
 mod ctx;
 mod decompose;
+mod detect;
 mod factor;
 mod fourier;
 mod histogram;
@@ -55,6 +56,7 @@ static ANCHORS: LazyLock<IndexMap<&'static str, EvalFn>> = LazyLock::new(|| {
         control::EVALS,
         conv::EVALS,
         create::EVALS,
+        detect::EVALS,
         factor::EVALS,
         fourier::EVALS,
         histogram::EVALS,

@@ -73,8 +73,10 @@ fn picked(
 ) -> Result<(Array, Array)> {
     let rank = x.shape().len();
     let mut shape = x.shape().to_vec();
-    if rank > 0 {
-        shape[axis] = k;
+    match shape.get_mut(axis) {
+        Some(n) => *n = k,
+        None if k != 1 => return Err(c.err(format!("{k} elements of one"))),
+        None => {}
     }
     bounded(c, &shape)?;
     let rows = Rows::new(x.shape(), &[axis], false).map(&keys(x), f).into_iter().collect::<Result<Vec<_>>>()?;

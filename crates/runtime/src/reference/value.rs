@@ -5,9 +5,9 @@
 
 use crate::error::{Result, RuntimeError};
 use cleave_ir::{Graph, Tensor};
-use cleave_numerics::DType;
+use cleave_numerics::{DType, float8};
 use half::{bf16, f16};
-use ndarray::{ArrayD, IxDyn};
+use ndarray::{ArrayD, Axis, IxDyn};
 use std::sync::Arc;
 
 /// Elements of an [`Array`].
@@ -63,6 +63,7 @@ pub fn round_to(dtype: DType, v: f64) -> f64 {
         DType::F32 => f64::from(v as f32),
         DType::F16 => f64::from(f16::from_f64(v)),
         DType::BF16 => f64::from(bf16::from_f64(v)),
+        DType::F8E4M3 | DType::F8E5M2 => float8::decode(dtype, float8::encode(dtype, v)),
         _ => v,
     }
 }
@@ -105,6 +106,30 @@ impl Array {
             DType::Bool => Array::int(DType::Bool, data.mapv(|v| i64::from(v != 0.0))),
             d => Array::int(d, data.mapv(|v| v as i64)),
         }
+    }
+
+    /// One slice along the first dimension.
+    pub fn row(&self, at: usize) -> Array {
+        let data = match &self.data {
+            Data::Float(a) => Data::Float(a.index_axis(Axis(0), at).to_owned()),
+            Data::Int(a) => Data::Int(a.index_axis(Axis(0), at).to_owned()),
+        };
+        Array { dtype: self.dtype, data }
+    }
+
+    /// Arrays of one shape and kind along a new first dimension; none if they are not.
+    pub fn stacked(all: &[Array]) -> Option<Array> {
+        let first = all.first()?;
+        let data = if first.dtype.is_float() {
+            let views: Option<Vec<_>> =
+                all.iter().map(|a| if let Data::Float(d) = &a.data { Some(d.view()) } else { None }).collect();
+            Data::Float(ndarray::stack(Axis(0), &views?).ok()?)
+        } else {
+            let views: Option<Vec<_>> =
+                all.iter().map(|a| if let Data::Int(d) = &a.data { Some(d.view()) } else { None }).collect();
+            Data::Int(ndarray::stack(Axis(0), &views?).ok()?)
+        };
+        Some(Array { dtype: first.dtype, data })
     }
 
     /// Sizes.
@@ -171,7 +196,7 @@ impl Array {
     /// To a host tensor.
     ///
     /// # Errors
-    /// An element type that the interpreter does not compute (8-bit floats).
+    /// Elements of another kind than their type.
     pub fn to_tensor(&self) -> Result<Tensor> {
         let shape = self.shape().to_vec();
         fn floats<T: cleave_ir::tensor::Element>(a: &ArrayD<f64>, shape: &[usize], f: impl Fn(f64) -> T) -> Tensor {
@@ -185,6 +210,10 @@ impl Array {
             (Data::Float(a), DType::F64) => floats(a, &shape, |v| v),
             (Data::Float(a), DType::F16) => floats(a, &shape, f16::from_f64),
             (Data::Float(a), DType::BF16) => floats(a, &shape, bf16::from_f64),
+            (Data::Float(a), d @ (DType::F8E4M3 | DType::F8E5M2)) => {
+                let codes: Vec<u8> = a.iter().map(|v| float8::encode(d, *v)).collect();
+                Tensor::from_bytes(d, shape, Arc::new(codes))?
+            }
             (Data::Int(a), DType::U8) => ints(a, &shape, |v| v as u8),
             (Data::Int(a), DType::I8) => ints(a, &shape, |v| v as i8),
             (Data::Int(a), DType::I16) => ints(a, &shape, |v| v as i16),

@@ -20,10 +20,22 @@ pub(super) const OPS: &[(&str, Map)] = &[
     ("GreaterOrEqual", |c| binary(c, Binary::GreaterOrEqual, "aten.ge.Tensor")),
     ("And", |c| binary(c, Binary::And, "aten.logical_and")),
     ("Or", |c| binary(c, Binary::Or, "aten.logical_or")),
-    ("Xor", |c| pair(c, "aten.logical_xor")),
+    ("Xor", |c| match c.opset < 7 && c.flag("broadcast", false)? {
+        true => placed(c, "aten.logical_xor"),
+        false => pair(c, "aten.logical_xor"),
+    }),
     ("BitwiseAnd", |c| pair(c, "aten.bitwise_and.Tensor")),
     ("BitwiseOr", |c| pair(c, "aten.bitwise_or.Tensor")),
     ("BitwiseXor", |c| pair(c, "aten.bitwise_xor.Tensor")),
+    ("BitShift", |c| {
+        let (a, b) = (c.value(0)?, c.value(1)?);
+        let op = match c.opt_str("direction")? {
+            Some("LEFT") => "aten.bitwise_left_shift.Tensor",
+            Some("RIGHT") => "aten.bitwise_right_shift.Tensor",
+            other => return Err(format!("attribute 'direction': found {other:?}")),
+        };
+        c.one(c.call(op, vec![a.into(), b.into()]))
+    }),
     ("Max", |c| several(c, Binary::Max, "aten.maximum")),
     ("Min", |c| several(c, Binary::Min, "aten.minimum")),
     ("Sum", |c| several(c, Binary::Add, "aten.add.Tensor")),
@@ -39,8 +51,13 @@ fn pair<'b>(c: &Ctx<'b, '_>, op: &str) -> Step<Vec<Known<'b>>> {
 
 /// Two operands, folded if both are known.
 fn binary<'b>(c: &Ctx<'b, '_>, f: Binary, op: &str) -> Step<Vec<Known<'b>>> {
-    if let (Some(a), Some(b)) = (c.host(0), c.host(1)) {
-        return Ok(vec![Known::Host(fold::binary(c.output_name(0), f, a, b)?)]);
+    if c.opset < 7 && c.flag("broadcast", false)? {
+        return placed(c, op);
+    }
+    if let (Some(a), Some(b)) = (c.host(0), c.host(1))
+        && let Some(h) = fold::binary(c.output_name(0), f, a, b)?
+    {
+        return Ok(vec![Known::Host(h)]);
     }
     let commutes = matches!(f, Binary::Add | Binary::Mul);
     let numbers = commutes || matches!(f, Binary::Sub | Binary::Div);
@@ -51,6 +68,18 @@ fn binary<'b>(c: &Ctx<'b, '_>, f: Binary, op: &str) -> Step<Vec<Known<'b>>> {
     let a = c.node_of(a);
     let b = if numbers { operand(c, a, b) } else { c.node_of(b).into() };
     c.one(c.call(op, vec![a.into(), b]))
+}
+
+/// Before operator set 7 the second operand's dimensions stand at those of the first from an axis on.
+fn placed<'b>(c: &Ctx<'b, '_>, op: &str) -> Step<Vec<Known<'b>>> {
+    let (a, mut b) = (c.value(0)?, c.value(1)?);
+    if let Some(axis) = c.opt_int("axis")? {
+        let at = super::node::axis_of(axis, a.rank())?;
+        let behind = a.rank().checked_sub(at + b.rank()).ok_or("the second operand has too many dimensions")?;
+        let shape = [b.shape(), vec![1.into(); behind]].concat();
+        b = b.op("aten.reshape", vec![shape.into()]);
+    }
+    c.one(c.call(op, vec![a.into(), b.into()]))
 }
 
 /// A constant of one element that does not decide the result's shape or type, as a number; a computed
@@ -68,8 +97,12 @@ fn operand<'b>(c: &Ctx<'b, '_>, other: Value<'b>, k: &Known<'b>) -> Arg {
 }
 
 fn div<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
-    let known = c.host(0).is_some() && c.host(1).is_some();
-    if !known && !c.value(0)?.dtype().is_float() {
+    if let (Some(a), Some(b)) = (c.host(0), c.host(1))
+        && let Some(h) = fold::binary(c.output_name(0), Binary::Div, a, b)?
+    {
+        return Ok(vec![Known::Host(h)]);
+    }
+    if !c.value(0)?.dtype().is_float() && c.opset >= 7 {
         // ONNX divides integers with truncation.
         let (a, b) = (c.value(0)?, c.value(1)?);
         return c.one(c.call("aten.div.Tensor_mode", vec![a.into(), b.into(), "trunc".into()]));
@@ -113,8 +146,10 @@ fn several<'b>(c: &Ctx<'b, '_>, f: Binary, op: &str) -> Step<Vec<Known<'b>>> {
     if let Some(hosts) = c.hosts() {
         let (first, rest) = hosts.split_first().ok_or("no inputs")?;
         let name = c.output_name(0);
-        let all = rest.iter().try_fold((*first).clone(), |a, b| fold::binary(name, f, &a, b));
-        return all.map(|h| vec![Known::Host(Host { name: name.into(), ..h })]);
+        let fold = |a: Option<Host>, b: &&Host| a.map_or(Ok(None), |a| fold::binary(name, f, &a, b));
+        if let Some(h) = rest.iter().try_fold(Some((*first).clone()), fold)? {
+            return Ok(vec![Known::Host(Host { name: name.into(), ..h })]);
+        }
     }
     let mut sum = c.value(0)?;
     for i in 1..c.len() {
@@ -129,7 +164,10 @@ fn mean<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
         [Known::Value(v)] => c.one(*v / f64::from(count)),
         [Known::Host(h)] => {
             let n = Host::tensor("", super::host::cast(&cleave_ir::Tensor::scalar(count), h.dtype()));
-            Ok(vec![Known::Host(fold::binary(c.output_name(0), Binary::Div, h, &n)?)])
+            match fold::binary(c.output_name(0), Binary::Div, h, &n)? {
+                Some(h) => Ok(vec![Known::Host(h)]),
+                None => c.one(c.node_of(&Known::Host(h.clone())) / f64::from(count)),
+            }
         }
         _ => Err("no inputs".into()),
     }
@@ -138,8 +176,9 @@ fn mean<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
 fn choose<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     if let (Some(k), Some(a), Some(b)) = (c.host(0), c.host(1), c.host(2))
         && k.dtype() == DType::Bool
+        && let Some(h) = fold::choose(c.output_name(0), k, a, b)?
     {
-        return Ok(vec![Known::Host(fold::choose(c.output_name(0), k, a, b)?)]);
+        return Ok(vec![Known::Host(h)]);
     }
     let (k, a, b) = (c.value(0)?, c.value(1)?, c.value(2)?);
     c.one(c.call("aten.where.self", vec![k.into(), a.into(), b.into()]))

@@ -67,7 +67,7 @@ impl Window {
     }
 
     /// The input with the padding put around it.
-    pub fn pad<'b>(&self, x: Value<'b>, value: f64) -> Value<'b> {
+    pub fn pad<'b>(&self, x: Value<'b>, value: impl Into<Arg>) -> Value<'b> {
         let pairs = self.before.iter().zip(&self.after).rev();
         let pads: Vec<Dim> = pairs.flat_map(|(b, a)| [b.clone(), a.clone()]).collect();
         x.op("aten.constant_pad_nd", vec![pads.into(), value.into()])
@@ -88,13 +88,25 @@ fn kernel(c: &Ctx<'_, '_>, w: Value<'_>) -> Step<Vec<i64>> {
 /// torch's op for so many spatial dimensions.
 fn op_for(base: &str, n: usize) -> Step<String> {
     match n {
-        1..=3 => Ok(if base == "conv" { format!("aten.conv{n}d") } else { format!("aten.{base}{n}d.input") }),
+        1..=3 => {
+            Ok(if base == "conv" || n == 1 { format!("aten.{base}{n}d") } else { format!("aten.{base}{n}d.input") })
+        }
         _ => Err(format!("{n} spatial dimensions, expected 1 to 3")),
     }
 }
 
 fn conv<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
-    let (mut x, w, bias) = (c.value(0)?, c.value(1)?, c.opt_value(2));
+    let (op, args) = conv_args(c, c.value(0)?, c.value(1)?, c.opt_value(2))?;
+    c.one(c.call(&op, args))
+}
+
+/// torch's convolution and its arguments for a node with the attributes of Conv.
+pub(super) fn conv_args<'b>(
+    c: &Ctx<'b, '_>,
+    mut x: Value<'b>,
+    w: Value<'b>,
+    bias: Option<Value<'b>>,
+) -> Step<(String, Vec<Arg>)> {
     let window = Window::read(c, x, kernel(c, w)?)?;
     let groups = c.int("group", 1)?;
     let padding = window.symmetric().unwrap_or_else(|| {
@@ -111,7 +123,7 @@ fn conv<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
         window.dilation.into(),
         groups.into(),
     ];
-    c.one(c.call(&op, args))
+    Ok((op, args))
 }
 
 fn conv_transpose<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {

@@ -1,23 +1,23 @@
 //! From the file's messages to the graph: inputs, constants, nodes in order, results.
 
 use super::host::{Host, Known};
-use super::node::Ctx;
 use super::order::order;
+use super::scope::{Env, Evaluate, Functions, Scope, label};
 use crate::error::{FormatError, Problems, Result};
 use crate::mapped::Mapped;
 use crate::onnx::METADATA_PREFIX;
-use crate::onnx::proto::{DimensionValue, GraphProto, ModelProto, NodeProto, ValueInfoProto};
-use crate::onnx::tensor::{External, dtype_of, tensor_of};
-use cleave_ir::{Builder, ConstKind, Dim, Graph, Levels, Meta, Origin, SymbolRange, Tensor, Value, transform, verify};
-use indexmap::IndexMap;
+use crate::onnx::proto::{DimensionValue, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto};
+use crate::onnx::tensor::{External, bits_of, dtype_of};
+use cleave_ir::{Builder, Dim, Graph, Levels, Meta, Origin, SymbolRange, Tensor, transform, verify};
+use indexmap::{IndexMap, IndexSet};
 use prost::Message;
 use prost::bytes::Bytes;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The oldest version of ONNX's operator set that is read.
-const OLDEST: i64 = 9;
+const OLDEST: i64 = 1;
 /// The newest one whose operators are known.
 const NEWEST: i64 = 28;
 
@@ -25,8 +25,6 @@ const NEWEST: i64 = 28;
 const MOST_PROBLEMS: usize = 1000;
 /// The greatest size that an input may state.
 const LARGEST: i64 = 1 << 40;
-/// The most elements that are folded while reading, unless the file itself has a quarter as many.
-const FOLDED: usize = 1 << 27;
 
 /// A mapped file as the owner of decoded bytes.
 struct Owner(Mapped);
@@ -48,8 +46,18 @@ pub fn decode(path: &Path) -> Result<ModelProto> {
     })
 }
 
-/// Reads an ONNX model (operator set 9 or later) as a graph of ATen ops, verified. Inputs and results keep
-/// their names; external data is looked for in the file's folder only.
+/// What is known when a model is read, besides the file.
+#[derive(Clone, Copy, Default)]
+pub struct ReadOptions<'a> {
+    /// Values for inputs. Those that decide sizes, axes or which branch is taken become constants, and inputs of the
+    /// graph no more; the others are left as inputs.
+    pub values: &'a [(String, Tensor)],
+    /// Runs a graph without inputs: what constant expressions come to that the reader does not fold by itself.
+    pub evaluate: Option<Evaluate<'a>>,
+}
+
+/// Reads an ONNX model as a graph of ATen ops, verified. Inputs and results keep their names; external data is
+/// looked for in the file's folder only.
 ///
 /// # Errors
 /// A file that is no model; all operators that are not known, at once; nodes that are not as ONNX has them.
@@ -62,51 +70,103 @@ pub fn read_onnx(path: &Path) -> Result<Graph> {
 /// # Errors
 /// As [`read_onnx`].
 pub fn read_model(path: &Path, model: &ModelProto) -> Result<Graph> {
-    read_model_with(path, model, &[])
+    read_model_with(path, model, ReadOptions::default())
 }
 
-/// [`read_model`] with values for some of the inputs: these become constants, and inputs of the graph no
-/// more. Axes and sizes that a model takes as inputs are known so.
+/// [`read_model`] with more known than the file says.
 ///
 /// # Errors
 /// As [`read_onnx`].
-pub fn read_model_with(path: &Path, model: &ModelProto, given: &[(String, Tensor)]) -> Result<Graph> {
+pub fn read_model_with(path: &Path, model: &ModelProto, options: ReadOptions<'_>) -> Result<Graph> {
+    let mut given = Given::default();
+    loop {
+        let before = given.clone();
+        match read_given(path, model, options, &mut given) {
+            Err(_) if given != before => {}
+            done => return done,
+        }
+    }
+}
+
+/// What is taken from the values of inputs.
+#[derive(Clone, Default, PartialEq)]
+struct Given {
+    /// Those that become constants.
+    inputs: IndexSet<String>,
+    /// Whether sizes are theirs.
+    sizes: bool,
+}
+
+/// Reads with these inputs as constants; what else should be one is added to them.
+fn read_given(path: &Path, model: &ModelProto, options: ReadOptions<'_>, given: &mut Given) -> Result<Graph> {
     let graph =
         model.graph.as_ref().ok_or_else(|| FormatError::malformed(path, "not an ONNX model: it has no graph"))?;
     let opset = opset(path, model)?;
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let sizes = graph.input.iter().filter_map(stated);
+    let env = Env {
+        inputs: sizes.fold(0usize, |a, n| a.saturating_add(n)),
+        functions: functions(path, model)?,
+        external: RefCell::new(External::new(folder)),
+        evaluate: options.evaluate,
+        available: options.values,
+        needed: RefCell::default(),
+        sized: Cell::new(false),
+        narrow: RefCell::default(),
+        nodes: Cell::new(0),
+        elements: Cell::default(),
+    };
     let mut problems = Problems::new();
-    for s in &graph.sparse_initializer {
-        let name = s.values.as_ref().map_or("", |v| &v.name);
-        problems.push("", "", format!("initializer '{name}' is sparse, which is not supported"));
-    }
-    let nodes = order(graph, &graph.node, &mut problems);
-    let unknown = |n: &&&NodeProto| super::find(&n.domain, &n.op_type).is_none();
+    let names: BTreeSet<&str> = defined(graph).collect();
+    let outputs = graph.output.iter().map(|o| o.name.as_str());
+    let nodes = order(&graph.node, outputs, &|n| names.contains(n), &mut problems);
+    let unknown = |n: &&&NodeProto| super::find(&n.domain, &n.op_type).is_none() && env.function(n).is_none();
     for n in nodes.iter().filter(unknown).take(MOST_PROBLEMS) {
-        let domain = if n.domain.is_empty() { String::new() } else { format!(" of '{}'", n.domain) };
-        problems.push(label(n), &n.op_type, format!("unknown operator{domain}"));
+        problems.push(label(n), &n.op_type, super::refused::why(&n.domain, &n.op_type));
     }
     if graph.output.is_empty() {
         problems.push("", "", "the graph has no results");
     }
     problems.finish(path)?;
     let b = Builder::new();
-    let mut reader = Reader::new(path, &b, opset);
-    for (name, t) in given.iter().filter(|(n, _)| graph.input.iter().any(|v| v.name == *n)) {
-        reader.known.insert(name.clone(), Known::Host(Host::tensor(name, t.clone())));
+    let mut scope = Scope::new(&env, &b, opset);
+    for (name, t) in options.values.iter().filter(|(n, _)| given.inputs.contains(n)) {
+        scope.known.insert(name.clone(), Known::Host(Host::tensor(name, t.clone())));
     }
-    reader.inputs(graph)?;
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let external = RefCell::new(External::new(folder));
-    reader.initializers(graph, &nodes, &external);
+    for v in &graph.input {
+        let code = v.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()).map_or(0, |t| i64::from(t.elem_type));
+        env.narrow.borrow_mut().extend(bits_of(code).map(|bits| (v.name.clone(), bits)));
+    }
+    let mut problems = Inputs::new(&b, options.values, given.sizes).read(graph, &mut scope.known);
+    scope.initializers(graph, &nodes, &mut problems);
+    problems.finish(path)?;
+    let mut problems = Problems::new();
     for n in nodes {
-        reader.node(n, &external);
-        if b.error().is_some() {
+        if let Err(why) = scope.read(n) {
+            // What comes after would only fail for want of this node's results.
+            problems.push(label(n), &n.op_type, why);
             break;
         }
     }
-    reader.results(graph);
-    std::mem::take(&mut reader.problems).finish(path)?;
-    drop(reader);
+    given.inputs.extend(env.needed.take());
+    given.sizes |= env.sized.get() && !options.values.is_empty();
+    problems.finish(path)?;
+    b.set_origin(Origin::default());
+    let mut problems = Problems::new();
+    let mut results = vec![];
+    for o in &graph.output {
+        match scope.known.get(&o.name) {
+            Some(k) => results.push((o.name.clone(), scope.node_of(k))),
+            None => problems.push("", "", format!("result '{}' is defined nowhere", o.name)),
+        }
+    }
+    problems.finish(path)?;
+    b.output(&results);
+    drop(scope);
+    finished(path, model, b)
+}
+
+fn finished(path: &Path, model: &ModelProto, b: Builder) -> Result<Graph> {
     let mut g = b.finish().map_err(|e| FormatError::ir(path, e))?;
     if g.op_counts().keys().any(|k| k.starts_with("quantized_decomposed.quantize")) {
         g.metadata.insert("quantize".into(), "divide".into());
@@ -121,6 +181,55 @@ pub fn read_model_with(path: &Path, model: &ModelProto, given: &[(String, Tensor
     Ok(g)
 }
 
+/// How many elements an input states, sizes that are not numbers counting as 1.
+fn stated(v: &ValueInfoProto) -> Option<usize> {
+    let shape = v.r#type.as_ref()?.tensor_type.as_ref()?.shape.as_ref()?;
+    shape.dim.iter().try_fold(1usize, |a, d| match d.value {
+        Some(DimensionValue::DimValue(n)) => a.checked_mul(usize::try_from(n).ok()?),
+        _ => Some(a),
+    })
+}
+
+/// The names that are there before any node is read.
+fn defined(graph: &GraphProto) -> impl Iterator<Item = &str> {
+    let sparse = graph.sparse_initializer.iter().filter_map(|s| Some(s.values.as_ref()?.name.as_str()));
+    let inputs = graph.input.iter().map(|v| v.name.as_str());
+    inputs.chain(graph.initializer.iter().map(|t| t.name.as_str())).chain(sparse)
+}
+
+/// The functions of a file, none of which may lead back to itself.
+fn functions<'m>(path: &Path, model: &'m ModelProto) -> Result<Functions<'m>> {
+    let own = |domain: &'m str| if domain == "ai.onnx" { "" } else { domain };
+    let all: Functions<'m> =
+        model.functions.iter().map(|f| ((own(&f.domain), f.name.as_str(), f.overload.as_str()), f)).collect();
+    let called = |f: &'m FunctionProto| {
+        let mut open: Vec<&NodeProto> = f.node.iter().collect();
+        let mut out = vec![];
+        while let Some(n) = open.pop() {
+            out.extend(all.get_index_of(&(own(&n.domain), n.op_type.as_str(), n.overload.as_str())));
+            open.extend(n.attribute.iter().filter_map(|a| a.g.as_deref()).flat_map(|g| &g.node));
+        }
+        out
+    };
+    let calls: Vec<Vec<usize>> = all.values().map(|f| called(f)).collect();
+    // Functions that call none but those that are done are done; what is left calls itself.
+    let mut done = vec![false; calls.len()];
+    loop {
+        let next = (0..calls.len()).find(|i| !done[*i] && calls[*i].iter().all(|c| done[*c]));
+        match next {
+            Some(i) => done[i] = true,
+            None => break,
+        }
+    }
+    match done.iter().position(|d| !d) {
+        Some(i) => {
+            let name = all.get_index(i).map_or("", |(k, _)| k.1);
+            Err(FormatError::malformed(path, format!("function '{name}' calls itself, or one that does")))
+        }
+        None => Ok(all),
+    }
+}
+
 /// The version of ONNX's own operator set.
 fn opset(path: &Path, model: &ModelProto) -> Result<i64> {
     let own = model.opset_import.iter().find(|o| o.domain.is_empty() || o.domain == "ai.onnx");
@@ -130,25 +239,6 @@ fn opset(path: &Path, model: &ModelProto) -> Result<i64> {
     }
     let what = format!("operator set {version}, expected {OLDEST} to {NEWEST}");
     Err(FormatError::unsupported(path, what, "convert the model with onnx.version_converter"))
-}
-
-/// What a node is called in messages: by its name, or by its first result's.
-fn label(n: &NodeProto) -> &str {
-    if n.name.is_empty() { n.output.first().map_or("", String::as_str) } else { &n.name }
-}
-
-/// The dotted module path in a name such as `/layer1/layer1.0/conv1/Conv`. A part that goes on where the
-/// one before it ended replaces it.
-fn module_of(name: &str) -> String {
-    let Some((path, _)) = name.trim_start_matches('/').rsplit_once('/') else { return String::new() };
-    let mut parts: Vec<&str> = vec![];
-    for part in path.split('/').filter(|p| !p.is_empty()) {
-        if parts.last().is_some_and(|last| part.strip_prefix(last).is_some_and(|rest| rest.starts_with('.'))) {
-            parts.pop();
-        }
-        parts.push(part);
-    }
-    parts.join(".")
 }
 
 /// Whether a dim_param is a name; exporters also write marks there that say nothing.
@@ -166,56 +256,68 @@ fn named_sizes(v: &ValueInfoProto) -> Vec<&str> {
     names.collect()
 }
 
-struct Reader<'b, 'p> {
-    path: &'p Path,
+/// The inputs of the main graph.
+struct Inputs<'b, 'v> {
     b: &'b Builder,
-    opset: i64,
-    known: IndexMap<String, Known<'b>>,
+    values: &'v [(String, Tensor)],
+    /// Whether sizes are those of the values.
+    fixed: bool,
     /// Sizes by their name in the file.
     symbols: IndexMap<String, String>,
     /// The next number for a size without a name.
     numbered: usize,
-    /// Elements of constants in the file, and of those computed from them.
-    elements: (usize, usize),
-    made: RefCell<IndexMap<String, Value<'b>>>,
-    problems: Problems,
 }
 
-impl<'b, 'p> Reader<'b, 'p> {
-    fn new(path: &'p Path, b: &'b Builder, opset: i64) -> Self {
-        let (known, symbols, made) = (IndexMap::new(), IndexMap::new(), RefCell::default());
-        let problems = Problems::new();
-        Reader { path, b, opset, known, symbols, numbered: 0, elements: (0, 0), made, problems }
+impl<'b, 'v> Inputs<'b, 'v> {
+    fn new(b: &'b Builder, values: &'v [(String, Tensor)], fixed: bool) -> Self {
+        Inputs { b, values, fixed, symbols: IndexMap::new(), numbered: 0 }
     }
 
     /// Inputs that are not initializers become placeholders.
-    fn inputs(&mut self, graph: &GraphProto) -> Result<()> {
+    fn read(&mut self, graph: &GraphProto, known: &mut IndexMap<String, Known<'b>>) -> Problems {
+        let mut problems = Problems::new();
         // Named sizes come first, so that those made up for unknown ones differ from all of them.
         for name in graph.input.iter().flat_map(named_sizes) {
             self.symbol(name);
         }
-        let constants: BTreeSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
+        let sparse = graph.sparse_initializer.iter().filter_map(|s| Some(s.values.as_ref()?.name.as_str()));
+        let constants: BTreeSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).chain(sparse).collect();
         for v in &graph.input {
-            if constants.contains(v.name.as_str()) || matches!(self.known.get(&v.name), Some(Known::Host(_))) {
+            if constants.contains(v.name.as_str()) || matches!(known.get(&v.name), Some(Known::Host(_))) {
                 continue;
             }
             match self.meta(v) {
                 Ok(meta) => {
                     let value = self.b.placeholder(&v.name, meta);
-                    if self.known.insert(v.name.clone(), Known::Value(value)).is_some() {
-                        self.problems.push("", "", format!("input '{}' is defined twice", v.name));
+                    if known.insert(v.name.clone(), Known::Value(value)).is_some() {
+                        problems.push("", "", format!("input '{}' is defined twice", v.name));
                     }
                 }
-                Err(why) => self.problems.push("", "", format!("input '{}': {why}", v.name)),
+                Err(why) => problems.push("", "", format!("input '{}': {why}", v.name)),
             }
         }
-        std::mem::take(&mut self.problems).finish(self.path)
+        problems
     }
 
     fn meta(&mut self, v: &ValueInfoProto) -> std::result::Result<Meta, String> {
-        let t = v.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()).ok_or("expected a tensor")?;
+        let t = v.r#type.as_ref().ok_or("its type is missing")?;
+        let other = |name: &str| format!("values of type {name} are not supported, expected a tensor");
+        let t = match t {
+            t if t.sequence_type.is_some() => return Err(other("sequence")),
+            t if t.optional_type.is_some() => return Err(other("optional")),
+            t if t.map_type.is_some() => return Err(other("map")),
+            t => t.tensor_type.as_ref().ok_or("expected a tensor")?,
+        };
         let dtype = dtype_of(i64::from(t.elem_type))?;
-        let shape = t.shape.as_ref().ok_or("its rank is not known; give the input a shape")?;
+        let value = self.values.iter().find(|(n, _)| *n == v.name).map(|(_, t)| t);
+        if let (Some(value), true) = (value, self.fixed) {
+            let sizes = value.shape().iter().map(|n| i64::try_from(*n).map(Dim::from).map_err(|e| e.to_string()));
+            return Ok(Meta::tensor(dtype, sizes.collect::<std::result::Result<_, _>>()?));
+        }
+        let Some(shape) = t.shape.as_ref() else {
+            let value = value.ok_or("its rank is not known; give the input a shape")?;
+            return Ok(Meta::tensor(dtype, value.shape().iter().map(|_| self.new_symbol("s")).collect()));
+        };
         let dims = shape.dim.iter().map(|d| match &d.value {
             Some(DimensionValue::DimValue(n)) if *n > LARGEST => Err(format!("size {n} is too large")),
             Some(DimensionValue::DimValue(n)) if *n >= 0 => Ok(Dim::from(*n)),
@@ -250,104 +352,5 @@ impl<'b, 'p> Reader<'b, 'p> {
         }
         self.b.edit(|g| g.symbols.insert(name.clone(), SymbolRange { min: 1, max: None }));
         Dim::symbol(&name)
-    }
-
-    /// Constants that some node or result uses.
-    fn initializers(&mut self, graph: &GraphProto, nodes: &[&NodeProto], external: &RefCell<External>) {
-        let used: BTreeSet<&str> = (nodes.iter().flat_map(|n| &n.input))
-            .chain(graph.output.iter().map(|o| &o.name))
-            .map(String::as_str)
-            .collect();
-        for t in graph.initializer.iter().filter(|t| used.contains(t.name.as_str())) {
-            match tensor_of(t, &mut external.borrow_mut()) {
-                Ok(tensor) => {
-                    self.elements.0 += tensor.len();
-                    let mut host = Host::tensor(&t.name, tensor);
-                    host.kind = ConstKind::Param;
-                    self.known.insert(t.name.clone(), Known::Host(host));
-                }
-                Err(why) => self.problems.push("", "", format!("initializer '{}': {why}", t.name)),
-            }
-        }
-    }
-
-    fn node(&mut self, n: &NodeProto, external: &RefCell<External>) {
-        if let Err(why) = self.read(n, external) {
-            self.problems.push(label(n), &n.op_type, why);
-            // What comes after would only fail for want of this node's results.
-            self.b.fail(cleave_ir::IrError::Call { op: n.op_type.clone(), node: label(n).into(), why: String::new() });
-        }
-    }
-
-    fn read(&mut self, n: &NodeProto, external: &RefCell<External>) -> std::result::Result<(), String> {
-        let map = super::find(&n.domain, &n.op_type).ok_or("unknown operator")?;
-        let find = |name: &String| match name.as_str() {
-            "" => Ok(None),
-            _ => self.known.get(name).cloned().map(Some).ok_or_else(|| format!("value '{name}' is not there")),
-        };
-        let inputs = n.input.iter().map(find).collect::<std::result::Result<Vec<_>, _>>()?;
-        self.b.set_origin(Origin { sources: vec![label(n).into()], module: module_of(&n.name) });
-        let ctx = Ctx::new(self.b, self.opset, n, inputs, external, &self.made);
-        let results = map(&ctx)?;
-        if let Some(e) = self.b.error() {
-            return Err(match e {
-                cleave_ir::IrError::Call { op, why, .. } => format!("as {op}: {why}"),
-                other => other.to_string(),
-            });
-        }
-        let unread = ctx.unread();
-        if !unread.is_empty() {
-            return Err(format!("attribute '{}' is not supported", unread.join("', '")));
-        }
-        self.count_folded(n, &results)?;
-        for (i, name) in n.output.iter().enumerate().filter(|(_, o)| !o.is_empty()) {
-            let value = results.get(i).ok_or_else(|| format!("result {i} ('{name}') is not supported"))?;
-            self.known.insert(name.clone(), value.clone());
-        }
-        Ok(())
-    }
-
-    /// Constant expressions must stay in proportion to the file.
-    fn count_folded(&mut self, n: &NodeProto, results: &[Known<'b>]) -> std::result::Result<(), String> {
-        if matches!(n.op_type.as_str(), "Identity" | "Reshape" | "Transpose" | "Squeeze" | "Unsqueeze") {
-            return Ok(());
-        }
-        let made: usize = results.iter().map(|r| if let Known::Host(h) = r { h.len() } else { 0 }).sum();
-        let count = if n.op_type == "Constant" { &mut self.elements.0 } else { &mut self.elements.1 };
-        *count += made;
-        if self.elements.1 > FOLDED.max(self.elements.0.saturating_mul(4)) {
-            return Err(format!("constant expressions have more than {} elements", self.elements.1));
-        }
-        Ok(())
-    }
-
-    fn results(&mut self, graph: &GraphProto) {
-        if self.b.error().is_some() {
-            return;
-        }
-        self.b.set_origin(Origin::default());
-        let mut results = vec![];
-        for o in &graph.output {
-            match self.known.get(&o.name) {
-                Some(Known::Value(v)) => results.push((o.name.clone(), *v)),
-                Some(Known::Host(h)) => results.push((o.name.clone(), h.materialise(self.b, &self.made))),
-                None => self.problems.push("", "", format!("result '{}' is defined nowhere", o.name)),
-            }
-        }
-        self.b.output(&results);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::module_of;
-
-    #[test]
-    fn module_paths_are_put_together_from_names() {
-        assert_eq!(module_of("/layer1/layer1.0/conv1/Conv"), "layer1.0.conv1");
-        assert_eq!(module_of("/features/features.0/features.0.0/Conv"), "features.0.0");
-        assert_eq!(module_of("/features/0/Conv"), "features.0");
-        assert_eq!(module_of("/layer2/layer2.0/downsample/downsample.0/Conv"), "layer2.0.downsample.0");
-        assert_eq!(module_of("conv2d_0.tmp_0"), "");
     }
 }

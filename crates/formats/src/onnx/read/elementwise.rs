@@ -2,9 +2,10 @@
 
 use super::fold;
 use super::host::{Data, Host, Known, cast as cast_tensor};
-use super::node::{Ctx, Map, Step};
-use crate::onnx::tensor::dtype_of;
+use super::node::{Ctx, Map, Step, dim_of};
+use crate::onnx::tensor::{bits_of, code_named, dtype_of};
 use cleave_ir::{Arg, Dim};
+use cleave_numerics::DType;
 
 pub(super) const OPS: &[(&str, Map)] = &[
     ("Relu", |c| plain(c, "aten.relu")),
@@ -36,7 +37,12 @@ pub(super) const OPS: &[(&str, Map)] = &[
     ("IsNaN", |c| plain(c, "aten.isnan")),
     ("IsInf", |c| match (c.flag("detect_negative", true)?, c.flag("detect_positive", true)?) {
         (true, true) => plain(c, "aten.isinf"),
-        other => Err(format!("detecting negative and positive {other:?} is not supported")),
+        (true, false) => plain(c, "aten.isneginf"),
+        (false, true) => plain(c, "aten.isposinf"),
+        (false, false) => {
+            let x = c.value(0)?;
+            c.one(c.call("aten.full_like", vec![x.into(), false.into(), DType::Bool.into()]))
+        }
     }),
     ("BitwiseNot", |c| plain(c, "aten.bitwise_not")),
     ("Not", not),
@@ -67,6 +73,50 @@ pub(super) const OPS: &[(&str, Map)] = &[
         let (x, how) = (c.value(0)?, c.str("approximate", "none")?);
         c.one(c.call("aten.gelu", vec![x.into(), how.into()]))
     }),
+    ("Shrink", |c| {
+        // x + bias below -lambd, x - bias above lambd, else 0
+        let (x, bias, lambd) = (c.value(0)?, c.float("bias", 0.0)?, c.float("lambd", 0.5)?);
+        let low = x.op("aten.lt.Scalar", vec![(-lambd).into()]);
+        let high = x.op("aten.gt.Scalar", vec![lambd.into()]);
+        let dtype = x.dtype();
+        let outer = high.op("aten.where.ScalarOther", vec![(x - bias).to(dtype).into(), 0.0.into()]).to(dtype);
+        c.one(c.call("aten.where.self", vec![low.into(), (x + bias).to(dtype).into(), outer.into()]))
+    }),
+    ("SwiGLU", |c| {
+        let (a, b, alpha) = (c.value(0)?, c.value(1)?, c.float("alpha", 1.0)?);
+        c.one(a * (if alpha == 1.0 { a } else { a * alpha }).sigmoid() * b)
+    }),
+    ("BitCast", |c| {
+        let to = c.opt_int("to")?.ok_or("attribute 'to' is missing")?;
+        let x = c.value(0)?;
+        c.one(c.call("aten.view.dtype", vec![x.into(), dtype_of(to)?.into()]))
+    }),
+    ("Hardmax", |c| {
+        let x = c.value(0)?;
+        let old = c.opset < 13;
+        let axis = super::node::axis_of(c.int("axis", if old { 1 } else { -1 })?, x.rank())?;
+        let shape = x.shape();
+        let rows: Dim = shape[..axis].iter().cloned().product();
+        let y = if old { x.op("aten.reshape", vec![vec![rows, Dim::from(-1)].into()]) } else { x };
+        let along = if old { 1 } else { axis };
+        let best = y.op("aten.argmax", vec![along.into(), true.into()]);
+        let sizes: Vec<Dim> =
+            y.shape().iter().enumerate().map(|(i, d)| if i == along { d.clone() } else { 1.into() }).collect();
+        let steps = vec![0i64.into(), dim_of(y, along).into(), 1i64.into(), DType::I64.into()];
+        let place = c.b.call("aten.arange.start_step", steps).op("aten.reshape", vec![sizes.into()]);
+        let hot = place.op("aten.eq.Tensor", vec![best.into()]).to(x.dtype());
+        c.one(if old { hot.op("aten.reshape", vec![shape.into()]) } else { hot })
+    }),
+    ("EyeLike", |c| {
+        let x = c.value(0)?;
+        let dtype = c.opt_dtype("dtype")?.unwrap_or(x.dtype());
+        let k = c.int("k", 0)?;
+        let [rows, columns]: [Dim; 2] = x.shape().try_into().map_err(|s| format!("input of shape {s:?}"))?;
+        let line =
+            |n: Dim| c.b.call("aten.arange.start_step", vec![0i64.into(), n.into(), 1i64.into(), DType::I64.into()]);
+        let row = line(rows).op("aten.unsqueeze", vec![1i64.into()]) + k;
+        c.one(line(columns).op("aten.eq.Tensor", vec![row.into()]).to(dtype))
+    }),
     ("PRelu", prelu),
     ("HardSigmoid", hard_sigmoid),
     ("Clip", clip),
@@ -76,8 +126,7 @@ pub(super) const OPS: &[(&str, Map)] = &[
             Known::Host(h) => h.dtype(),
             Known::Value(v) => v.dtype(),
         };
-        c.ignore(&["saturate", "round_mode"]);
-        converted(c, to)
+        converted(c, to, c.bits(1))
     }),
     ("Identity", |c| Ok(vec![c.known(0)?.clone()])),
     ("Dropout", dropout),
@@ -185,12 +234,39 @@ fn clamp<'b>(c: &Ctx<'b, '_>, x: cleave_ir::Value<'b>, min: Option<f64>, max: Op
 }
 
 fn cast<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
-    let to = c.opt_int("to")?.ok_or("attribute 'to' is missing")?;
-    c.ignore(&["saturate", "round_mode"]);
-    converted(c, dtype_of(to)?)
+    let to = match c.opset < 6 {
+        true => code_named(c.str("to", "")?)?,
+        false => c.opt_int("to")?.ok_or("attribute 'to' is missing")?,
+    };
+    converted(c, dtype_of(to)?, bits_of(to))
 }
 
-fn converted<'b>(c: &Ctx<'b, '_>, to: cleave_numerics::DType) -> Step<Vec<Known<'b>>> {
+/// The greatest number of a float of 8 bits.
+pub(super) fn greatest(dtype: DType) -> Option<f64> {
+    match dtype {
+        DType::F8E4M3 => Some(448.0),
+        DType::F8E5M2 => Some(57344.0),
+        _ => None,
+    }
+}
+
+fn converted<'b>(c: &Ctx<'b, '_>, to: DType, bits: Option<u32>) -> Step<Vec<Known<'b>>> {
+    c.ignore(&["round_mode"]);
+    let saturate = c.flag("saturate", true)?;
+    if let Some(most) = greatest(to) {
+        let x = c.value(0)?;
+        let x = if saturate && x.dtype() != to { x.clamp(Some(-most), Some(most)) } else { x };
+        return c.one(c.call("aten._to_copy", vec![x.into(), to.into()]));
+    }
+    if let Some(bits) = bits {
+        // The lowest bits, filled up with the sign or with zeros.
+        c.narrow(0, Some(bits));
+        let rest = i64::from(8 - bits);
+        let x = c.value(0)?;
+        let x = if x.dtype().is_float() { x.to(DType::I32) } else { x };
+        let high = x.to(to).op("aten.bitwise_left_shift.Tensor_Scalar", vec![rest.into()]);
+        return c.one(high.op("aten.bitwise_right_shift.Tensor_Scalar", vec![rest.into()]));
+    }
     match c.known(0)? {
         Known::Host(Host { data: Data::Tensor(t), .. }) => c.folded(cast_tensor(t, to)),
         Known::Host(Host { data: Data::Dims(_, shape, dims), .. }) => {
@@ -203,15 +279,21 @@ fn converted<'b>(c: &Ctx<'b, '_>, to: cleave_numerics::DType) -> Step<Vec<Known<
 }
 
 fn dropout<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
-    c.only(1)?;
-    c.ignore(&["seed"]);
+    c.ignore(&["seed", "is_test"]);
     let ratio = match c.opt_float("ratio")? {
         Some(r) => r,
         None => c.opt_scalar(1)?.unwrap_or(0.5),
     };
-    if c.opt_scalar(2)?.is_some_and(|t| t != 0.0) {
+    if ratio != 0.0 && c.opt_scalar(2)?.is_some_and(|t| t != 0.0) {
         return Err("dropout in training mode; export the model for inference".into());
     }
     let x = c.value(0)?;
-    c.one(c.call("aten.dropout", vec![x.into(), ratio.into(), false.into()]))
+    let y = c.call("aten.dropout", vec![x.into(), ratio.into(), false.into()]);
+    if !c.wants(1) {
+        return c.one(y);
+    }
+    // The mask is a bool since operator set 10.
+    let dtype = if c.opset < 10 { x.dtype() } else { DType::Bool };
+    let mask = x.op("aten.full_like", vec![true.into(), dtype.into()]);
+    Ok(vec![Known::Value(y), Known::Value(mask)])
 }

@@ -158,8 +158,8 @@ pub fn positions(shape: &[usize]) -> ArrayD<usize> {
     ArrayD::from_shape_vec(IxDyn(shape), (0..count).collect()).expect("invariant: as many numbers as the shape has")
 }
 
-/// A binary operation on two known values; none where the result is not known.
-pub fn binary(name: &str, f: Binary, a: &Host, b: &Host) -> Step<Host> {
+/// A binary operation on two known values; none where the result depends on sizes in a way that only running tells.
+pub fn binary(name: &str, f: Binary, a: &Host, b: &Host) -> Step<Option<Host>> {
     let shape = common(a.shape(), b.shape())?;
     let (ia, ib) = (spread(a.shape(), &shape)?, spread(b.shape(), &shape)?);
     let dtype = if f.compares() { DType::Bool } else { a.dtype() };
@@ -181,33 +181,32 @@ pub fn binary(name: &str, f: Binary, a: &Host, b: &Host) -> Step<Host> {
                 Tensor::new::<i64>(&shape, v.ok_or_else(undefined)?)
             }
         };
-        return Ok(Host::tensor(name, cast(&t, dtype)));
+        return Ok(Some(Host::tensor(name, cast(&t, dtype))));
     }
-    let unknown = || "depends on sizes in a way that cannot be evaluated before the model is run".to_string();
-    let (x, y) = (a.as_dims().ok_or_else(unknown)?, b.as_dims().ok_or_else(unknown)?);
+    let (Some(x), Some(y)) = (a.as_dims(), b.as_dims()) else { return Ok(None) };
     let float = a.dtype().is_float();
     let dims = ia.iter().zip(&ib).map(|(i, j)| f.dims(&x[*i], &y[*j], float)).collect::<Option<Vec<_>>>();
-    let dims = dims.ok_or_else(unknown)?;
+    let Some(dims) = dims else { return Ok(None) };
     if dims.iter().any(|d| d.to_string().len() > LONGEST) {
         return Err("computes a size that is too complex".into());
     }
-    Ok(Host::dims(name, dtype, shape, dims))
+    Ok(Some(Host::dims(name, dtype, shape, dims)))
 }
 
-/// Elements from one of two known values.
-pub fn choose(name: &str, cond: &Host, a: &Host, b: &Host) -> Step<Host> {
+/// Elements from one of two known values; none where only running tells which.
+pub fn choose(name: &str, cond: &Host, a: &Host, b: &Host) -> Step<Option<Host>> {
     let shape = common(&common(cond.shape(), a.shape())?, b.shape())?;
-    let c = cond.as_ints().ok_or("the condition depends on sizes in a way that cannot be evaluated")?;
+    let Some(c) = cond.as_ints() else { return Ok(None) };
     let (ic, ia, ib) = (spread(cond.shape(), &shape)?, spread(a.shape(), &shape)?, spread(b.shape(), &shape)?);
     let pairs = ic.iter().zip(ia.iter().zip(&ib));
     if let (Some(x), Some(y)) = (a.as_tensor(), b.as_tensor()) {
         let (x, y) = (x.to_f64(), y.to_f64());
         let v: Vec<f64> = pairs.map(|(k, (i, j))| if c[*k] != 0 { x[*i] } else { y[*j] }).collect();
-        return Ok(Host::tensor(name, cast(&Tensor::new(&shape, v), a.dtype())));
+        return Ok(Some(Host::tensor(name, cast(&Tensor::new(&shape, v), a.dtype()))));
     }
-    let (Some(x), Some(y)) = (a.as_dims(), b.as_dims()) else { return Err("expected integers".into()) };
+    let (Some(x), Some(y)) = (a.as_dims(), b.as_dims()) else { return Ok(None) };
     let v = pairs.map(|(k, (i, j))| if c[*k] != 0 { x[*i].clone() } else { y[*j].clone() }).collect();
-    Ok(Host::dims(name, a.dtype(), shape, v))
+    Ok(Some(Host::dims(name, a.dtype(), shape, v)))
 }
 
 /// A function of each element, computed in the element's own type.
@@ -243,24 +242,28 @@ mod tests {
         Host::tensor("c", Tensor::new(&[v.len()], v.to_vec()))
     }
 
+    fn known(h: Step<Option<Host>>) -> Host {
+        h.unwrap().unwrap()
+    }
+
     #[test]
     fn sizes_take_part_in_arithmetic() {
         let n = Host::dims("s", DType::I64, vec![2], vec![Dim::symbol("N"), 4.into()]);
-        let twice = binary("r", Binary::Mul, &n, &ints(&[2])).unwrap();
+        let twice = known(binary("r", Binary::Mul, &n, &ints(&[2])));
         assert_eq!(twice.as_dims().unwrap(), [Dim::symbol("N") * 2.into(), 8.into()]);
-        assert_eq!(binary("r", Binary::Div, &twice, &ints(&[2])).unwrap().as_dims(), n.as_dims());
-        let eq = binary("r", Binary::Equal, &n, &ints(&[-1])).unwrap();
+        assert_eq!(known(binary("r", Binary::Div, &twice, &ints(&[2]))).as_dims(), n.as_dims());
+        let eq = known(binary("r", Binary::Equal, &n, &ints(&[-1])));
         assert_eq!((eq.as_ints(), eq.dtype()), (Some(vec![0, 0]), DType::Bool));
-        let sizes = choose("r", &eq, &ints(&[7]), &n).unwrap();
+        let sizes = known(choose("r", &eq, &ints(&[7]), &n));
         assert_eq!(sizes.as_dims(), n.as_dims());
-        assert!(binary("r", Binary::Equal, &n, &ints(&[3])).is_err());
+        assert!(binary("r", Binary::Equal, &n, &ints(&[3])).unwrap().is_none());
         assert!(binary("r", Binary::Div, &ints(&[1]), &ints(&[0])).is_err());
     }
 
     #[test]
     fn floats_are_computed_in_their_own_type() {
         let f = |v| Host::tensor("c", Tensor::scalar::<f32>(v));
-        let q = binary("r", Binary::Div, &f(1.0), &f(3.0)).unwrap();
+        let q = known(binary("r", Binary::Div, &f(1.0), &f(3.0)));
         assert_eq!(q.as_tensor().unwrap().to_f32()[0], 1.0f32 / 3.0);
     }
 }

@@ -2,7 +2,8 @@
 
 use super::fold::{limited, pick, positions};
 use super::host::{Data, Host, Known};
-use super::node::{Ctx, Map, Step, axis_of};
+use super::node::{Ctx, Map, Step, axis_of, dim_of};
+use super::scatter::from_start;
 use super::shape::shape_of;
 use cleave_ir::{Arg, Dim, Value};
 use ndarray::{ArrayD, Axis, IxDyn};
@@ -13,11 +14,14 @@ pub(super) const OPS: &[(&str, Map)] = &[
     ("Slice", slice),
     ("Gather", gather),
     ("GatherElements", |c| {
-        let (x, axis, index) = (c.value(0)?, c.int("axis", 0)?, c.value(1)?);
+        let x = c.value(0)?;
+        let axis = axis_of(c.int("axis", 0)?, x.rank())?;
+        let index = from_start(c, 1, &dim_of(x, axis))?;
         c.one(c.call("aten.gather", vec![x.into(), axis.into(), index.into()]))
     }),
     ("Pad", pad),
     ("Tile", tile),
+    ("CenterCropPad", center_crop_pad),
     ("DepthToSpace", depth_to_space),
     ("SpaceToDepth", space_to_depth),
 ];
@@ -27,7 +31,8 @@ fn int(v: usize) -> Step<i64> {
 }
 
 fn concat<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
-    let axis = c.opt_int("axis")?.ok_or("attribute 'axis' is missing")?;
+    // It was 1 before operator set 4.
+    let axis = c.opt_int("axis")?.or((c.opset < 4).then_some(1)).ok_or("attribute 'axis' is missing")?;
     if c.len() == 1 {
         return Ok(vec![c.known(0)?.clone()]);
     }
@@ -231,7 +236,7 @@ fn gather<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
             c.one(c.call("aten.select.int", vec![x.into(), at.into(), index[0].into()]))
         }
         _ => {
-            let i = c.value(1)?;
+            let i = from_start(c, 1, &from[at])?;
             if at == 0 && from.len() == 2 && i.rank() > 1 {
                 return c.one(c.call("aten.embedding", vec![x.into(), i.into()]));
             }
@@ -256,7 +261,7 @@ fn pad<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     let x = c.value(0)?;
     let rank = x.rank();
     let (pads, value, axes) = if c.opset < 11 {
-        let pads = c.opt_list("pads")?.ok_or("attribute 'pads' is missing")?;
+        let pads = c.opt_list(if c.opset < 2 { "paddings" } else { "pads" })?.ok_or("attribute 'pads' is missing")?;
         (pads.into_iter().map(Dim::from).collect(), c.float("value", 0.0)?, None)
     } else {
         (c.dims(1)?, c.opt_scalar(2)?.unwrap_or(0.0), c.opt_ints(3)?)
@@ -293,6 +298,38 @@ fn tile<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     c.one(c.call("aten.repeat", vec![x.into(), times.into()]))
 }
 
+/// Each dimension cropped or filled up on both sides.
+fn center_crop_pad<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
+    let (mut x, sizes) = (c.value(0)?, c.opt_ints(1)?.ok_or("input 1 is missing")?);
+    let rank = x.rank();
+    let axes = c.opt_list("axes")?.unwrap_or((0i64..).take(rank).collect());
+    if axes.len() != sizes.len() {
+        return Err(format!("{} sizes for {} axes", sizes.len(), axes.len()));
+    }
+    let mut pads = vec![0i64; 2 * rank];
+    for (a, want) in axes.iter().zip(&sizes) {
+        let at = axis_of(*a, rank)?;
+        let have = dim_of(x, at).as_const().ok_or_else(|| format!("size {} of axis {at}", dim_of(x, at)))?;
+        if !(0..1 << 31).contains(want) {
+            return Err(format!("size {want}"));
+        }
+        if *want < have {
+            let start = (have - want) / 2;
+            x = x.op("aten.slice.Tensor", vec![at.into(), start.into(), (start + want).into()]);
+        } else {
+            let before = (want - have) / 2;
+            pads[2 * (rank - 1 - at)] = before;
+            pads[2 * (rank - 1 - at) + 1] = want - have - before;
+        }
+    }
+    let value = if x.dtype().is_float() { Arg::Float(0.0) } else { Arg::Int(0) };
+    c.one(if pads.iter().all(|p| *p == 0) {
+        x
+    } else {
+        c.call("aten.constant_pad_nd", vec![x.into(), pads.into(), value])
+    })
+}
+
 /// Batch, channels, height and width, and the block's size.
 fn blocks(c: &Ctx<'_, '_>, x: Value<'_>) -> Step<([Dim; 4], Dim)> {
     let size = c.opt_int("blocksize")?.filter(|b| *b > 0).ok_or("attribute 'blocksize' is missing")?;
@@ -319,7 +356,12 @@ fn space_to_depth<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     let ([n, ch, h, w], b) = blocks(c, x)?;
     let (rows, columns) = (h.floor_div(&b), w.floor_div(&b));
     let split = vec![n.clone(), ch.clone(), rows.clone(), b.clone(), columns.clone(), b.clone()];
-    let y = x.op("aten.reshape", vec![split.into()]).permute(vec![0, 3, 5, 1, 2, 4]);
+    let order = match c.str("mode", "DCR")? {
+        "DCR" => vec![0, 3, 5, 1, 2, 4],
+        "CRD" => vec![0, 1, 3, 5, 2, 4],
+        other => return Err(format!("attribute 'mode': found '{other}'")),
+    };
+    let y = x.op("aten.reshape", vec![split.into()]).permute(order);
     let shape = vec![n, ch * b.clone() * b, rows, columns];
     c.one(c.call("aten.reshape", vec![y.into(), shape.into()]))
 }

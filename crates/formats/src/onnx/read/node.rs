@@ -1,12 +1,16 @@
 //! A node of the file as the functions that read operators see it: arguments, attributes, and the calls
 //! that it becomes. Which attributes were read is recorded; one that nobody read is an error.
 
-use super::host::{Host, Known, Made, widen};
-use crate::onnx::proto::{AttributeProto, AttributeType, NodeProto};
-use crate::onnx::tensor::{External, dtype_of, tensor_of};
-use cleave_ir::{Arg, Builder, Dim, Tensor, Value, op};
+use super::host::{Host, Known, widen};
+use super::scope::Scope;
+use crate::onnx::proto::{AttributeProto, AttributeType, GraphProto, NodeProto};
+use crate::onnx::tensor::{bits_of, dtype_of, sparse_of, tensor_of};
+use cleave_ir::{Arg, Builder, Dim, Meta, Tensor, Value, op};
 use cleave_numerics::DType;
 use std::cell::RefCell;
+
+/// The most sizes that one argument may give when it is run.
+const MOST_SIZES: i64 = 64;
 
 /// A result of reading one node; the error says what was expected and found.
 pub type Step<T> = Result<T, String>;
@@ -22,33 +26,27 @@ pub struct Ctx<'b, 'm> {
     pub opset: i64,
     /// The name for the main call.
     pub name: String,
+    /// The body in which the node stands.
+    pub scope: &'m Scope<'b, 'm>,
     node: &'m NodeProto,
     inputs: Vec<Option<Known<'b>>>,
     read: RefCell<Vec<bool>>,
-    external: &'m RefCell<External>,
-    made: &'m Made<'b>,
 }
 
 impl<'b, 'm> Ctx<'b, 'm> {
     /// A node whose arguments are known.
-    pub fn new(
-        b: &'b Builder,
-        opset: i64,
-        node: &'m NodeProto,
-        inputs: Vec<Option<Known<'b>>>,
-        external: &'m RefCell<External>,
-        made: &'m Made<'b>,
-    ) -> Self {
+    pub fn new(scope: &'m Scope<'b, 'm>, node: &'m NodeProto, inputs: Vec<Option<Known<'b>>>) -> Self {
         let wish = if node.name.is_empty() { node.output.first().unwrap_or(&node.op_type) } else { &node.name };
         let name = wish.trim_matches('/').to_string();
         let read = RefCell::new(vec![false; node.attribute.len()]);
-        Ctx { b, opset, name, node, inputs, read, external, made }
+        Ctx { b: scope.b, opset: scope.opset, name, scope, node, inputs, read }
     }
 
-    /// Attributes that nobody read.
+    /// Attributes that nobody read. One of the oldest operators says which arguments may be overwritten.
     pub fn unread(&self) -> Vec<&'m str> {
         let read = self.read.borrow();
-        self.node.attribute.iter().zip(read.iter()).filter(|(_, r)| !**r).map(|(a, _)| a.name.as_str()).collect()
+        let unread = self.node.attribute.iter().zip(read.iter()).filter(|(_, r)| !**r).map(|(a, _)| a.name.as_str());
+        unread.filter(|name| *name != "consumed_inputs").collect()
     }
 
     /// The operator's name in the file.
@@ -108,10 +106,7 @@ impl<'b, 'm> Ctx<'b, 'm> {
 
     /// A value as a node of the graph.
     pub fn node_of(&self, k: &Known<'b>) -> Value<'b> {
-        match k {
-            Known::Value(v) => *v,
-            Known::Host(h) => h.materialise(self.b, self.made),
-        }
+        self.scope.node_of(k)
     }
 
     /// Argument `i`, if it is given and known while the graph is built.
@@ -127,18 +122,36 @@ impl<'b, 'm> Ctx<'b, 'm> {
         self.inputs.iter().map(|k| if let Some(Known::Host(h)) = k { Some(h) } else { None }).collect()
     }
 
-    /// Argument `i` as sizes, if given.
+    /// Argument `i` as sizes, if given. Numbers that only running tells are sizes of their own.
     pub fn opt_dims(&self, i: usize) -> Step<Option<Vec<Dim>>> {
-        match self.opt(i) {
-            None => Ok(None),
-            Some(Known::Host(h)) => {
-                h.as_dims().map(Some).ok_or_else(|| format!("input {i}: expected integers, found {}", h.dtype()))
-            }
-            Some(Known::Value(_)) => Err(format!(
+        let Some(k) = self.opt(i) else { return Ok(None) };
+        if let Known::Host(h) = k {
+            let dims = h.as_dims().ok_or_else(|| format!("input {i}: expected integers, found {}", h.dtype()));
+            return dims.map(Some);
+        }
+        if let Some(t) = self.settled(i)? {
+            let dims = Host::tensor("", t).as_dims().ok_or_else(|| format!("input {i}: expected integers"));
+            return dims.map(Some);
+        }
+        let v = self.node_of(k);
+        let count = match v.shape().as_slice() {
+            _ if v.dtype().is_float() => None,
+            [] => Some(1),
+            [n] => n.as_const().filter(|n| (0..=MOST_SIZES).contains(n)),
+            _ => None,
+        };
+        let count = count.ok_or_else(|| {
+            format!(
                 "input {i} ('{}') depends on the data; expected a constant or sizes computed from shapes",
                 self.node.input.get(i).map_or("", String::as_str)
-            )),
-        }
+            )
+        })?;
+        let at = |j: i64| if v.rank() == 0 { v } else { v.op("aten.select.int", vec![0i64.into(), j.into()]) };
+        let size = |j: i64| match at(j).op("aten._local_scalar_dense", vec![]).meta() {
+            Meta::Int(d) => Ok(d),
+            other => Err(format!("input {i}: expected integers, found {other:?}")),
+        };
+        (0..count).map(size).collect::<Step<Vec<_>>>().map(Some)
     }
 
     /// Argument `i` as sizes.
@@ -148,15 +161,39 @@ impl<'b, 'm> Ctx<'b, 'm> {
 
     /// Argument `i` as integers, if given.
     pub fn opt_ints(&self, i: usize) -> Step<Option<Vec<i64>>> {
+        match self.opt(i) {
+            None => return Ok(None),
+            Some(Known::Value(_)) => {
+                let t = self.constant(i)?;
+                return Host::tensor("", t).as_ints().map(Some).ok_or_else(|| format!("input {i}: expected integers"));
+            }
+            Some(Known::Host(_)) => {}
+        }
         let Some(dims) = self.opt_dims(i)? else { return Ok(None) };
         let ints = dims.iter().map(Dim::as_const).collect::<Option<_>>();
         ints.map(Some).ok_or_else(|| format!("input {i}: expected numbers, found sizes {dims:?}"))
     }
 
+    /// Argument `i` as a tensor, if it is given and does not depend on the data.
+    ///
+    /// # Errors
+    /// One that depends on inputs which could be given but are not yet.
+    pub fn settled(&self, i: usize) -> Step<Option<Tensor>> {
+        match self.opt(i) {
+            Some(k) => self.scope.settled(k).map_err(|why| format!("input {i}: {why}")),
+            None => Ok(None),
+        }
+    }
+
     /// Argument `i` as a constant tensor.
-    pub fn tensor(&self, i: usize) -> Step<&Tensor> {
+    pub fn constant(&self, i: usize) -> Step<Tensor> {
         self.known(i)?;
-        self.host(i).and_then(Host::as_tensor).ok_or_else(|| format!("input {i}: expected a constant"))
+        self.settled(i)?.ok_or_else(|| {
+            format!(
+                "input {i} ('{}') depends on the data, expected a constant",
+                self.node.input.get(i).map_or("", String::as_str)
+            )
+        })
     }
 
     /// Argument `i`, if given, as one number.
@@ -164,8 +201,20 @@ impl<'b, 'm> Ctx<'b, 'm> {
         if self.opt(i).is_none() {
             return Ok(None);
         }
-        let v = self.host(i).and_then(Host::as_scalar);
-        v.map(Some).ok_or_else(|| format!("input {i}: expected a constant of one element"))
+        let t = Host::tensor("", self.constant(i)?);
+        t.as_scalar().map(Some).ok_or_else(|| format!("input {i}: expected a constant of one element"))
+    }
+
+    /// Bits of an element of argument `i`, if they are less than a byte.
+    pub fn bits(&self, i: usize) -> Option<u32> {
+        self.scope.env.narrow.borrow().get(self.node.input.get(i)?).copied()
+    }
+
+    /// Says how many bits an element of result `i` has, if they are less than a byte.
+    pub fn narrow(&self, i: usize, bits: Option<u32>) {
+        if let (Some(bits), Some(name)) = (bits, self.node.output.get(i)) {
+            self.scope.env.narrow.borrow_mut().insert(name.clone(), bits);
+        }
     }
 
     // Attributes.
@@ -174,9 +223,6 @@ impl<'b, 'm> Ctx<'b, 'm> {
         let Some(i) = self.node.attribute.iter().position(|a| a.name == name) else { return Ok(None) };
         self.read.borrow_mut()[i] = true;
         let a = &self.node.attribute[i];
-        if !a.ref_attr_name.is_empty() {
-            return Err(format!("attribute '{name}' refers to '{}' outside a function", a.ref_attr_name));
-        }
         // Before IR version 2 the type was left out; the filled field tells it.
         let stated = AttributeType::try_from(a.r#type).unwrap_or(AttributeType::Undefined);
         let implied = match want {
@@ -259,12 +305,41 @@ impl<'b, 'm> Ctx<'b, 'm> {
         Ok(self.opt_str(name)?.unwrap_or(default))
     }
 
+    /// A list of strings.
+    pub fn opt_strings(&self, name: &str) -> Step<Option<Vec<&'m str>>> {
+        let Some(a) = self.attr(name, AttributeType::Strings)? else { return Ok(None) };
+        let text = a.strings.iter().map(|s| std::str::from_utf8(s)).collect::<Result<_, _>>();
+        text.map(Some).map_err(|_| format!("attribute '{name}': expected text"))
+    }
+
     /// A tensor attribute.
     pub fn opt_tensor_attr(&self, name: &str) -> Step<Option<Tensor>> {
         match self.attr(name, AttributeType::Tensor)?.and_then(|a| a.t.as_ref()) {
-            Some(t) => tensor_of(t, &mut self.external.borrow_mut()).map(Some),
+            Some(t) if bits_of(i64::from(t.data_type)).is_some() => {
+                self.narrow(0, bits_of(i64::from(t.data_type)));
+                tensor_of(t, &mut self.scope.env.external.borrow_mut()).map(Some)
+            }
+            Some(t) => tensor_of(t, &mut self.scope.env.external.borrow_mut()).map(Some),
             None => Ok(None),
         }
+    }
+
+    /// A sparse tensor attribute, in full.
+    pub fn opt_sparse(&self, name: &str) -> Step<Option<Tensor>> {
+        match self.attr(name, AttributeType::SparseTensor)?.and_then(|a| a.sparse_tensor.as_ref()) {
+            Some(s) => sparse_of(s, &mut self.scope.env.external.borrow_mut()).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// A graph attribute.
+    pub fn opt_graph(&self, name: &str) -> Step<Option<&'m GraphProto>> {
+        Ok(self.attr(name, AttributeType::Graph)?.and_then(|a| a.g.as_deref()))
+    }
+
+    /// A graph attribute that must be there.
+    pub fn graph(&self, name: &str) -> Step<&'m GraphProto> {
+        self.opt_graph(name)?.ok_or_else(|| format!("attribute '{name}' is missing"))
     }
 
     /// An element type by number.
@@ -303,4 +378,9 @@ pub fn axis_of(axis: i64, rank: usize) -> Step<usize> {
     let n = i64::try_from(rank).map_err(|e| e.to_string())?;
     let a = if axis < 0 { axis.saturating_add(n) } else { axis };
     usize::try_from(a).ok().filter(|a| *a < rank).ok_or_else(|| format!("axis {axis} of a tensor of rank {rank}"))
+}
+
+/// A size of a value; one that an error did not make has none, and counts as 0.
+pub fn dim_of(x: Value<'_>, i: usize) -> Dim {
+    x.shape().get(i).cloned().unwrap_or(0.into())
 }

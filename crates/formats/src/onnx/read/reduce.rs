@@ -1,8 +1,9 @@
 //! Reductions.
 
 use super::host::Known;
-use super::node::{Ctx, Map, Step, axis_of};
-use cleave_ir::{Arg, Value};
+use super::node::{Ctx, Map, Step, axis_of, dim_of};
+use cleave_ir::{Arg, Dim, Value};
+use cleave_numerics::DType;
 
 pub(super) const OPS: &[(&str, Map)] = &[
     ("ReduceMean", |c| reduce(c, 18, "aten.mean.dim")),
@@ -15,14 +16,8 @@ pub(super) const OPS: &[(&str, Map)] = &[
     ("ReduceLogSum", |c| composed(c, |x| x, |y| y.op("aten.log", vec![]))),
     ("ReduceLogSumExp", |c| composed(c, Value::exp, |y| y.op("aten.log", vec![]))),
     ("ReduceProd", product),
-    ("CumSum", |c| {
-        if c.flag("exclusive", false)? || c.flag("reverse", false)? {
-            return Err("exclusive and reverse sums are not supported".into());
-        }
-        let axis = c.opt_ints(1)?.and_then(|a| a.first().copied()).ok_or("axis is missing")?;
-        let x = c.value(0)?;
-        c.one(c.call("aten.cumsum", vec![x.into(), axis.into()]))
-    }),
+    ("CumSum", |c| running(c, "aten.cumsum", 0)),
+    ("CumProd", |c| running(c, "aten.cumprod", 1)),
     ("TopK", top_k),
     ("ArgMax", |c| arg(c, "aten.argmax")),
     ("ArgMin", |c| arg(c, "aten.argmin")),
@@ -44,9 +39,36 @@ fn axes(c: &Ctx<'_, '_>, since: i64, rank: usize) -> Step<Option<(Vec<i64>, bool
 fn reduce<'b>(c: &Ctx<'b, '_>, since: i64, op: &str) -> Step<Vec<Known<'b>>> {
     let x = c.value(0)?;
     match axes(c, since, x.rank())? {
-        Some((axes, keep)) => c.one(c.call(op, vec![x.into(), axes.into(), keep.into()])),
+        Some((axes, keep)) => match nothing(c, x, op, &axes, keep)? {
+            Some(y) => c.one(y),
+            None => c.one(c.call(op, vec![x.into(), axes.into(), keep.into()])),
+        },
         None => c.one(x),
     }
+}
+
+/// The greatest or least of no elements: the other end of what the type holds. torch knows none.
+fn nothing<'b>(c: &Ctx<'b, '_>, x: Value<'b>, op: &str, axes: &[i64], keep: bool) -> Step<Option<Value<'b>>> {
+    let shape = x.shape();
+    let axes = axes.iter().map(|a| axis_of(*a, shape.len())).collect::<Step<Vec<_>>>()?;
+    let greatest = op == "aten.amax";
+    if !(greatest || op == "aten.amin") || !axes.iter().any(|a| shape[*a].is(0)) {
+        return Ok(None);
+    }
+    let one = |(i, d): (usize, &Dim)| match axes.contains(&i) {
+        false => Some(d.clone()),
+        true => keep.then(|| 1.into()),
+    };
+    let sizes: Vec<Dim> = shape.iter().enumerate().filter_map(one).collect();
+    let value: Arg = match x.dtype() {
+        DType::Bool => (!greatest).into(),
+        d if d.is_float() => (if greatest { f64::NEG_INFINITY } else { f64::INFINITY }).into(),
+        d => {
+            let (low, high) = d.int_range().map_or((i64::MIN, i64::MAX), |(l, h)| (l.into(), h.into()));
+            (if greatest { low } else { high }).into()
+        }
+    };
+    Ok(Some(c.call("aten.full", vec![sizes.into(), value, x.dtype().into()])))
 }
 
 /// A sum with a function before and one after it.
@@ -75,6 +97,25 @@ fn product<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     c.one(x)
 }
 
+/// Sums or products of all elements up to each, or from the end, or without the element itself.
+fn running<'b>(c: &Ctx<'b, '_>, op: &str, neutral: i64) -> Step<Vec<Known<'b>>> {
+    let (exclusive, reverse) = (c.flag("exclusive", false)?, c.flag("reverse", false)?);
+    let x = c.value(0)?;
+    let axis = c.opt_ints(1)?.and_then(|a| a.first().copied()).ok_or("axis is missing")?;
+    let at = axis_of(axis, x.rank())?;
+    let flip = |v: Value<'b>| if reverse { v.op("aten.flip", vec![vec![at].into()]) } else { v };
+    let mut y = c.call(op, vec![flip(x).into(), at.into(), x.dtype().into()]);
+    if exclusive {
+        // Moved on by one place, the neutral element in front.
+        let dims = x.rank() - at;
+        let pads: Vec<i64> = (0..2 * dims).map(|i| i64::from(i == 2 * dims - 2)).collect();
+        let value = if x.dtype().is_float() { Arg::Float(neutral as f64) } else { Arg::Int(neutral) };
+        let moved = y.op("aten.constant_pad_nd", vec![pads.into(), value]);
+        y = moved.op("aten.slice.Tensor", vec![at.into(), 0i64.into(), dim_of(x, at).into()]);
+    }
+    c.one(flip(y))
+}
+
 fn top_k<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     let (x, axis) = (c.value(0)?, c.int("axis", -1)?);
     let k = if c.opset < 10 { c.opt_int("k")? } else { c.opt_ints(1)?.and_then(|k| k.first().copied()) };
@@ -87,7 +128,12 @@ fn top_k<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
 fn arg<'b>(c: &Ctx<'b, '_>, op: &str) -> Step<Vec<Known<'b>>> {
     let (x, axis, keep) = (c.value(0)?, c.int("axis", 0)?, c.flag("keepdims", true)?);
     if c.flag("select_last_index", false)? {
-        return Err("select_last_index is not supported".into());
+        // The first in opposite order.
+        let at = axis_of(axis, x.rank())?;
+        let flipped = x.op("aten.flip", vec![vec![at].into()]);
+        let first = flipped.op(op, vec![at.into(), keep.into()]);
+        let last = first.op("aten.neg", vec![]).op("aten.add.Tensor", vec![(dim_of(x, at) - 1.into()).into()]);
+        return c.one(last);
     }
     c.one(c.call(op, vec![x.into(), Arg::Int(axis), keep.into()]))
 }

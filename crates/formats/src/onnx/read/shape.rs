@@ -51,6 +51,9 @@ fn constant<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     if let Some(v) = c.opt_list("value_ints")? {
         return c.folded(Tensor::new(&[v.len()], v));
     }
+    if let Some(t) = c.opt_sparse("sparse_value")? {
+        return c.folded(t);
+    }
     Err("expected a value: a tensor, integers or floats".into())
 }
 
@@ -88,7 +91,7 @@ fn shape<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
 
 fn range<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     if c.known(0).is_ok_and(|k| matches!(k, Known::Host(h) if h.dtype().is_float())) {
-        let v = |i| c.tensor(i)?.to_f64().first().copied().ok_or_else(|| format!("input {i}: expected one element"));
+        let v = |i| c.constant(i)?.to_f64().first().copied().ok_or_else(|| format!("input {i}: expected one element"));
         let (start, limit, delta) = (v(0)?, v(1)?, v(2)?);
         let count = ((limit - start) / delta).ceil();
         if count.is_nan() || count > fold::LIMIT as f64 {
@@ -96,7 +99,7 @@ fn range<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
         }
         let numbers: Vec<f64> = (0..count.max(0.0) as u64).map(|i| start + i as f64 * delta).collect();
         let t = Tensor::new(&[numbers.len()], numbers);
-        return c.folded(cast(&t, c.tensor(0)?.dtype()));
+        return c.folded(cast(&t, c.constant(0)?.dtype()));
     }
     let one = |i| c.dims(i)?.first().cloned().ok_or_else(|| format!("input {i}: expected one element"));
     let (start, limit, delta) = (one(0)?, one(1)?, one(2)?);

@@ -30,6 +30,7 @@ pub(super) static TABLE: &[Derivative] = &[
     Derivative::zero("aten.any.dim", WHOLE),
     Derivative::zero("aten.all.dim", WHOLE),
     Derivative::zero("aten.searchsorted.Tensor", WHOLE),
+    Derivative::zero("onnx.NonMaxSuppression", WHOLE),
     Derivative::zero("prims.bitwise_not.default", WHOLE),
     Derivative::zero("prims.bitwise_and.default", WHOLE),
     Derivative::zero("prims.bitwise_or.default", WHOLE),
