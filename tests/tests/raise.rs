@@ -130,3 +130,36 @@ fn a_write_through_a_view_is_seen_in_the_base() {
     let y = reference::run(&g, &[x]).unwrap();
     assert_eq!(y[0].to_f64(), [0.5, 7.5, 2.5, 3.5, 7.5, 5.5]);
 }
+
+/// Graphs that look like what a rule recognises and compute something else.
+#[test]
+fn lookalikes_keep_what_they_compute() {
+    for src in [
+        // Permutations where a linear layer has views.
+        "graph(%x: f32[2, 4, 4]) {\n %w = param \"w\": f32[4, 4]\n %t = aten.permute(%x, [0, 2, 1])\n %m = aten.linear(%t, %w)\n %y = aten.permute(%m, [0, 2, 1])\n return %y\n}",
+        "graph(%x: f32[2, 4, 4]) {\n %t = aten.permute(%x, [0, 2, 1])\n %m = aten.layer_norm(%t, [4])\n %y = aten.permute(%m, [0, 2, 1])\n return %y\n}",
+        // Groups that are not folded into channels.
+        "graph(%x: f32[2, 4, 2, 2]) {\n %f = aten.view(%x, [2, 4, 4])\n %n = aten.group_norm(%f, 2)\n %y = aten.view(%n, [2, 4, 2, 2])\n return %y\n}",
+        "graph(%x: f32[4, 4, 2, 2]) {\n %f = aten.view(%x, [2, 2, 16])\n %n = aten.group_norm(%f, 2)\n %y = aten.view(%n, [4, 4, 2, 2])\n return %y\n}",
+        // Weights of groups, not of channels.
+        "graph(%x: f32[2, 4, 2, 2]) {\n %w = param \"w\": f32[2]\n %f = aten.view(%x, [2, 2, 8])\n %n = aten.group_norm(%f, 2, %w)\n %y = aten.view(%n, [2, 4, 2, 2])\n return %y\n}",
+        // A softmax over the queries; keys that are turned otherwise; a mask that gives the result another shape.
+        "graph(%q: f32[2, 3, 3], %k: f32[2, 3, 3], %v: f32[2, 3, 3]) {\n %t = aten.permute(%k, [0, 2, 1])\n %s = aten.matmul(%q, %t)\n %w = aten.softmax.int(%s, 1)\n %y = aten.matmul(%w, %v)\n return %y\n}",
+        "graph(%q: f32[3, 3, 3], %k: f32[3, 3, 3], %v: f32[3, 3, 3]) {\n %t = aten.permute(%k, [1, 0, 2])\n %s = aten.matmul(%q, %t)\n %w = aten.softmax.int(%s, 2)\n %y = aten.matmul(%w, %v)\n return %y\n}",
+        "graph(%q: f32[1, 3, 4], %k: f32[1, 3, 4], %v: f32[1, 3, 4], %m: f32[2, 3, 3]) {\n %t = aten.permute(%k, [0, 2, 1])\n %s = aten.matmul(%q, %t)\n %a = aten.add.Tensor(%s, %m)\n %w = aten.softmax.int(%a, 2)\n %y = aten.matmul(%w, %v)\n return %y\n}",
+        // Means over other dimensions, and sums that are none.
+        "graph(%x: f32[3, 3]) {\n %p = aten.pow.Tensor_Scalar(%x, 2)\n %v = aten.mean.dim(%p, [0], true)\n %e = aten.add.Tensor(%v, 1e-5)\n %s = aten.sqrt(%e)\n %y = aten.div.Tensor(%x, %s)\n return %y\n}",
+        "graph(%x: f32[3, 3]) {\n %s = aten.sum.dim_IntList(%x, [1], true)\n %y = aten.div.Tensor(%s, 4)\n return %y\n}",
+        "graph(%x: f32[3, 3]) {\n %m = aten.amax(%x, [0], true)\n %c = aten.sub.Tensor(%x, %m)\n %e = aten.exp(%c)\n %s = aten.sum.dim_IntList(%e, [1], true)\n %y = aten.div.Tensor(%e, %s)\n return %y\n}",
+        // A shuffle by other groups than it is undone by.
+        "graph(%x: f32[1, 6, 2, 2]) {\n %f = aten.view(%x, [1, 2, 3, 2, 2])\n %t = aten.permute(%f, [0, 1, 2, 4, 3])\n %y = aten.view(%t, [1, 6, 2, 2])\n return %y\n}",
+        // Factors of the last dimension, not of channels.
+        "graph(%x: f32[2, 3, 3]) {\n %s = param \"s\": f32[3]\n %t = param \"t\": f32[3]\n %m = aten.mul.Tensor(%x, %s)\n %y = aten.add.Tensor(%m, %t)\n return %y\n}",
+    ] {
+        let mut numbers = Numbers(5);
+        let g = graph(src, &mut numbers);
+        let x = inputs(&g, &mut numbers);
+        let raised = raise(&g).unwrap().0;
+        assert_close(&raised.to_string(), &reference::run(&g, &x).unwrap(), &reference::run(&raised, &x).unwrap());
+    }
+}

@@ -117,6 +117,7 @@ fn raise_by(src: &Graph, rules: &[&Rule]) -> Result<(Graph, Trace)> {
 mod tests {
     use super::*;
     use cleave_ir::text;
+    use std::collections::BTreeSet;
 
     #[test]
     fn every_rule_turns_its_example_into_what_it_says() {
@@ -136,6 +137,20 @@ mod tests {
         for (i, r) in RULES.iter().enumerate() {
             assert!(RULES[..i].iter().all(|o| o.name != r.name), "{} is listed twice", r.name);
             assert!(!r.doc.is_empty() && !r.spellings.is_empty(), "{}", r.name);
+        }
+    }
+
+    /// A class takes in ops that compute something else: `view` is also every permutation.
+    #[test]
+    fn rules_name_ops_and_no_classes() {
+        for r in RULES {
+            for p in r.compile().unwrap() {
+                for label in p.pattern.labels() {
+                    let bases: BTreeSet<_> = p.pattern.ops(label).iter().map(|o| o.base()).collect();
+                    let most = r.any.iter().map(|(_, ops)| ops.len()).max().unwrap_or(1);
+                    assert!(bases.len() <= most, "{}: {label} stands for {bases:?}", r.name);
+                }
+            }
         }
     }
 

@@ -13,10 +13,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Ops that give elements another shape, whichever of them a file has.
-pub(super) const SHAPING: [&str; 3] = ["view", "reshape", "_unsafe_view"];
+pub(super) const SHAPING: [&str; 3] = ["aten.view", "aten.reshape", "aten._unsafe_view"];
 
 pub(super) fn is_shaping(o: &Op) -> bool {
-    SHAPING.contains(&o.base()) && o.schema.params.len() == 2
+    SHAPING.contains(&o.short())
 }
 
 /// Most calls that a match is tried against.

@@ -113,7 +113,7 @@ pub static GROUPS: RuleDef = RuleDef {
     name: "group_norm_views",
     doc: "A group norm with one group a channel, of a tensor whose groups were folded into channels, is a group norm.",
     spellings: &["shaped(n:group_norm(folded(x), g, w?, b?))"],
-    any: &[("shaped", &["view", "reshape"]), ("folded", &["view", "reshape"])],
+    any: &[("shaped", &["aten.view", "reshape"]), ("folded", &["aten.view", "reshape"])],
     conditions: &["single_use(n)"],
     build: |m| {
         let x = m.value("x")?;

@@ -143,12 +143,15 @@ pub static BIAS: RuleDef = RuleDef {
     ),
 };
 
+/// Ops that give elements another shape and leave their order.
+const SHAPED: &[&str] = &["aten.view", "reshape", "_unsafe_view", "flatten", "squeeze", "unsqueeze"];
+
 /// A linear layer between views that fold and unfold the leading dimensions.
 pub static VIEWS: RuleDef = RuleDef {
     name: "linear_views",
     doc: "A linear layer on rows, between views that fold the leading dimensions and unfold them again.",
-    spellings: &["view(linear(view(x), w, b?))"],
-    any: &[],
+    spellings: &["unfolded(linear(folded(x), w, b?))"],
+    any: &[("unfolded", SHAPED), ("folded", SHAPED)],
     conditions: &["single_use(linear)"],
     build: |m| {
         let x = m.value("x")?;

@@ -128,7 +128,7 @@ fn fitting<'b>(m: &Bound<'b, '_>, norm: &str, capture: &str) -> Result<Value<'b>
 }
 
 /// Names of ops under which a constant may get dimensions of one element.
-const SHAPED: &[(&str, &[&str])] = &[("shaped", &["view", "reshape", "unsqueeze"])];
+const SHAPED: &[(&str, &[&str])] = &[("shaped", &["aten.view", "reshape", "unsqueeze"])];
 
 /// `layer_norm(x)·w`.
 pub static LAYER_NORM_SCALE: RuleDef = RuleDef {
@@ -189,7 +189,7 @@ pub static LAYER_NORM_VIEWS: RuleDef = RuleDef {
     name: "layer_norm_views",
     doc: "A layer norm of rows, between views that fold the leading dimensions and unfold them again.",
     spellings: &["shaped(layer_norm(folded(x), n, w?, b?))"],
-    any: &[("shaped", &["view", "reshape"]), ("folded", &["view", "reshape"])],
+    any: &[("shaped", &["aten.view", "reshape"]), ("folded", &["aten.view", "reshape"])],
     conditions: &["single_use(layer_norm)"],
     build: |m| {
         let x = m.value("x")?;
