@@ -1,4 +1,4 @@
-//! What the stage, conformance and tidy tests share: where things lie.
+//! What the stage, conformance and tidy tests share: where things lie, small ONNX models, quantizing them.
 
 use std::path::PathBuf;
 
@@ -11,3 +11,6 @@ pub fn root() -> PathBuf {
 pub fn fixture(name: &str) -> PathBuf {
     root().join("tests/fixtures").join(name)
 }
+
+pub mod onnx;
+pub mod quantized;

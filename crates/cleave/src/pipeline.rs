@@ -328,10 +328,20 @@ pub fn write_with(path: &Path, g: &Graph, plan: Option<&Plan>) -> Result<()> {
             }
             clv::write_clv(path, g, &extra)?;
         }
-        Format::Onnx => onnx::write_onnx(path, &decompose(g, &cleave_decompose::Table::named("semantic")?)?)?,
+        Format::Onnx => onnx::write_onnx(path, &decompose(g, &onnx_table(g)?)?)?,
         Format::Pt2 => pt2::write_pt2(path, &materialise_dims(g)?)?,
     }
     Ok(())
+}
+
+/// Breaks up what ONNX has no word for, and leaves semantic ops whole.
+fn onnx_table(g: &Graph) -> Result<cleave_decompose::Table> {
+    let foreign = |n: &cleave_ir::Node| n.op().is_some_and(|o| !onnx::can_write(o));
+    if !g.nodes().any(|(_, n)| foreign(n)) {
+        return Ok(cleave_decompose::Table::named("semantic")?);
+    }
+    let words: Vec<&str> = cleave_ir::op::all().filter(|o| onnx::can_write(o)).map(|o| o.name).collect();
+    Ok(cleave_decompose::Table::supporting("onnx", &words)?)
 }
 
 /// The plan that a .clv carries.

@@ -5,6 +5,7 @@
 
 use crate::calibrate::Statistics;
 use crate::error::Result;
+use crate::fold::clean;
 use crate::plan::{Plan, QParamsRow, Status};
 use crate::prepare::Prepared;
 use crate::settle::{self, Settled};
@@ -28,12 +29,29 @@ const NAMESPACE: &str = "quantized_decomposed.";
 /// A use of a value: user, parameter, place in a list.
 type Place = (NodeId, usize, Option<usize>);
 
+/// A weight by its name, spec and channel axis: uses that agree in them share the integers.
+type WeightKey = (String, SpecId, usize);
+
 /// Integers with their scales and zero points per channel.
 #[derive(Clone, Copy)]
 struct Channels {
     q: NodeId,
     scales: NodeId,
     zero_points: NodeId,
+}
+
+/// The weight and the activation that a bias is added to the products of.
+struct Beside<'a> {
+    weight: &'a Tensor,
+    target: &'a String,
+    value: NodeId,
+    spec: SpecId,
+    axis: usize,
+    sx: f32,
+    /// Weights that one output sums over.
+    products: usize,
+    /// The greatest product.
+    limit: i64,
 }
 
 struct Converter<'a> {
@@ -49,7 +67,9 @@ struct Converter<'a> {
     /// The specs that consumers ask for, by value.
     asked: IndexMap<NodeId, IndexSet<SpecId>>,
     quantized: IndexMap<(NodeId, SpecId), NodeId>,
-    weights: IndexMap<(String, SpecId, usize), (Channels, Vec<f32>)>,
+    weights: IndexMap<WeightKey, (Channels, Vec<f32>)>,
+    /// Least scales of weights, so that the biases beside them fit.
+    floors: IndexMap<WeightKey, Vec<f32>>,
     notes: Vec<String>,
 }
 
@@ -91,7 +111,52 @@ impl<'a> Converter<'a> {
         }
         let b = Builder::from_graph(p.graph.shell());
         let (quantized, weights) = (IndexMap::new(), IndexMap::new());
-        Converter { p, s, b, map: vec![], edges, outputs, asked, quantized, weights, notes: vec![] }
+        let floors = IndexMap::new();
+        let mut c =
+            Converter { p, s, b, map: vec![], edges, outputs, asked, quantized, weights, floors, notes: vec![] };
+        c.raise_floors();
+        c
+    }
+
+    /// Finds the least scales of weights at which the biases of all their units fit.
+    fn raise_floors(&mut self) {
+        for (n, u) in self.p.units.iter().enumerate().filter(|(n, _)| self.s.dropped[*n].is_none()) {
+            let derived = |s: SpecId| matches!(self.p.specs[s].scheme, Scheme::Derived { .. });
+            for i in u.inputs.iter().filter(|i| derived(i.spec)) {
+                let Some(b) = self.beside(n, i.spec) else { continue };
+                let Some(bias) = self.p.graph.constant(i.value) else { continue };
+                if self.p.specs[b.spec].scheme != Scheme::PerChannelSymmetric {
+                    continue;
+                }
+                let room = weights::bias_room(b.products, b.limit);
+                let Some(least) = weights::bias_floors(b.weight, b.axis, bias, b.sx, room) else { continue };
+                let floors = self.floors.entry((b.target.clone(), b.spec, b.axis)).or_default();
+                floors.resize(least.len(), 0.0);
+                floors.iter_mut().zip(least).for_each(|(f, l)| *f = f.max(l));
+            }
+        }
+    }
+
+    /// What a derived bias of a unit stands beside.
+    fn beside(&self, unit: usize, spec: SpecId) -> Option<Beside<'a>> {
+        let u = &self.p.units[unit];
+        let Scheme::Derived { from } = &self.p.specs[spec].scheme else { return None };
+        let [x, w] = [0, 1].map(|k| u.inputs.iter().find(|i| i.capture == from[k]));
+        let (x, w) = (x?, w?);
+        let weight = self.p.graph.constant(w.value)?;
+        let axis = self.p.graph.node(w.user).op().and_then(|o| o.weight_axis).unwrap_or(0);
+        let widest = |r: QRange| i64::from(r.max) - i64::from(r.min);
+        let magnitude = |r: QRange| i64::from(r.max).abs().max(i64::from(r.min).abs());
+        Some(Beside {
+            weight,
+            target: &self.p.graph.node(w.value).target,
+            value: w.value,
+            spec: w.spec,
+            axis,
+            sx: self.qparams(x.value, x.spec).scale,
+            products: weight.len() / weight.shape().get(axis).copied().unwrap_or(1).max(1),
+            limit: widest(self.p.specs[x.spec].range) * magnitude(self.p.specs[w.spec].range),
+        })
     }
 
     fn node(&mut self, id: NodeId, node: &Node) {
@@ -166,7 +231,7 @@ impl<'a> Converter<'a> {
             Some(t) => {
                 let t = weights::quantize_constant(t, p, range, self.p.divides);
                 let target = format!("{}_q", self.p.graph.node(value).target);
-                self.b.constant(&target, ConstKind::Param, t).id()
+                self.b.constant(&self.free(&target), ConstKind::Param, t).id()
             }
             None => {
                 let from = match self.outputs.get(&value).copied().filter(|o| *o != spec) {
@@ -203,9 +268,17 @@ impl<'a> Converter<'a> {
         }
     }
 
+    /// A name that no node or constant of the source has, so that they keep theirs.
+    fn free(&self, wish: &str) -> String {
+        let g = &self.p.graph;
+        let taken = |n: &String| g.constants.contains_key(n) || g.find(&clean(n)).is_some();
+        let others = (1..).map(|n| format!("{wish}_{n}"));
+        std::iter::once(wish.to_string()).chain(others).find(|n| !taken(n)).expect("invariant: names are endless")
+    }
+
     fn call(&self, name: &str, args: Vec<Arg>, node: &str) -> NodeId {
         match op::find(&format!("{NAMESPACE}{name}")) {
-            Ok(o) => self.b.call_op(o, args, Some(node)).id(),
+            Ok(o) => self.b.call_op(o, args, Some(&self.free(node))).id(),
             Err(e) => {
                 self.b.fail(e);
                 NodeId::end()
@@ -220,7 +293,8 @@ impl<'a> Converter<'a> {
         let key = (target.clone(), spec, axis);
         let t = self.p.graph.constant(value)?;
         if !self.weights.contains_key(&key) {
-            let w = match weights::quantize_weight(t, axis, &self.p.specs[spec], self.p.divides) {
+            let floors = self.floors.get(&key).map_or(&[][..], Vec::as_slice);
+            let w = match weights::quantize_weight(t, axis, &self.p.specs[spec], self.p.divides, floors) {
                 Ok(w) => w,
                 Err(why) => {
                     self.notes.push(format!("weight of {} kept float: {why}", self.p.graph.node(user).name));
@@ -238,7 +312,7 @@ impl<'a> Converter<'a> {
 
     fn channels(&self, target: &str, q: Tensor, scales: &[f32]) -> Channels {
         let n = [scales.len()];
-        let put = |what: &str, kind, t: Tensor| self.b.constant(&format!("{target}_{what}"), kind, t).id();
+        let put = |what: &str, kind, t: Tensor| self.b.constant(&self.free(&format!("{target}_{what}")), kind, t).id();
         Channels {
             q: put("q", ConstKind::Param, q),
             scales: put("scale", ConstKind::Buffer, Tensor::new(&n, scales.to_vec())),
@@ -262,26 +336,21 @@ impl<'a> Converter<'a> {
 
     /// A bias as i32 at the scales of its unit's activation and weight; none where it stays float.
     fn bias(&mut self, unit: usize, value: NodeId, spec: SpecId) -> Option<NodeId> {
-        let u = &self.p.units[unit];
-        let Scheme::Derived { from } = &self.p.specs[spec].scheme else { return None };
-        let [x, w] = [0, 1].map(|k| u.inputs.iter().find(|i| i.capture == from[k]));
-        let (x, w) = (x?, w?);
-        let weight = self.p.graph.constant(w.value)?.clone();
-        let sx = self.qparams(x.value, x.spec).scale;
-        let axis = self.p.graph.node(w.user).op().and_then(|o| o.weight_axis).unwrap_or(0);
-        let target = &self.p.graph.node(w.value).target;
-        let sw = match self.p.specs[w.spec].scheme {
-            Scheme::PerChannelSymmetric => self.weights.get(&(target.clone(), w.spec, axis))?.1.clone(),
-            _ => vec![self.qparams(w.value, w.spec).scale],
+        let beside = self.beside(unit, spec)?;
+        let sw = match self.p.specs[beside.spec].scheme {
+            Scheme::PerChannelSymmetric => {
+                self.weights.get(&(beside.target.clone(), beside.spec, beside.axis))?.1.clone()
+            }
+            _ => vec![self.qparams(beside.value, beside.spec).scale],
         };
-        let products = weight.len() / weight.shape().get(axis).copied().unwrap_or(1).max(1);
-        let widest = |r: QRange| i64::from(r.max) - i64::from(r.min);
-        let magnitude = |r: QRange| i64::from(r.max).abs().max(i64::from(r.min).abs());
-        let limit = widest(self.p.specs[x.spec].range) * magnitude(self.p.specs[w.spec].range);
         let node = self.p.graph.node(value);
         let bias = self.p.graph.constant(value)?;
-        let compute = &self.p.graph.node(u.compute).name;
-        let q = match weights::quantize_bias(bias, sx, &sw, products, limit) {
+        if bias.dtype() != DType::F32 {
+            // The product of two scales is no number of a 16-bit type.
+            return None;
+        }
+        let compute = &self.p.graph.node(self.p.units[unit].compute).name;
+        let q = match weights::quantize_bias(bias, beside.sx, &sw, beside.products, beside.limit) {
             Ok(q) => q,
             Err(why) => {
                 self.notes.push(format!("bias of {compute} kept float: {why}"));
@@ -292,7 +361,7 @@ impl<'a> Converter<'a> {
         let range = self.p.specs[spec].range;
         let out_dtype = self.out_dtype(value);
         if let [scale] = q.scales.as_slice() {
-            let id = self.b.constant(&format!("{target}_q"), ConstKind::Param, q.q).id();
+            let id = self.b.constant(&self.free(&format!("{target}_q")), ConstKind::Param, q.q).id();
             let mut args = scalar_args(id, QParams { scale: *scale, zero_point: 0 }, range);
             args.push(out_dtype);
             return Some(self.call("dequantize_per_tensor", args, &name));

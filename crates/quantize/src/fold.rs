@@ -195,6 +195,7 @@ fn constant(src: &Graph, g: &mut Graph, wish: &str, t: Tensor, of: &Node) -> Nod
     g.push(Node { name: clean(&target), kind, target, args: vec![], meta, origin: of.origin.clone() })
 }
 
-fn clean(target: &str) -> String {
+/// The name of the node that reads a constant.
+pub(crate) fn clean(target: &str) -> String {
     target.replace(['.', '/', ':'], "_")
 }

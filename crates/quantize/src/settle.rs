@@ -3,8 +3,9 @@
 use crate::calibrate::Statistics;
 use crate::prepare::{GroupId, Prepared};
 use crate::spec::{Scheme, SpecId};
+use crate::weights;
 use cleave_ir::{Class, NodeId};
-use cleave_numerics::QParams;
+use cleave_numerics::{DType, QParams};
 
 /// Values beyond this are masks (`-3.4e38` before a softmax), not activations; torch draws the line here too.
 const SENTINEL: f32 = 3.4e15;
@@ -71,7 +72,9 @@ fn judge(p: &Prepared, stats: &Statistics, id: GroupId) -> Result<QParams, Strin
     if min < -SENTINEL || max > SENTINEL {
         return Err(format!("{name} reaches {}: a mask, not an activation", if -min > max { min } else { max }));
     }
-    observer.qparams(spec).ok_or_else(|| format!("{name} was never observed"))
+    let dtype = group.values.first().and_then(|v| p.graph.node(*v).meta.as_tensor()).map_or(DType::F32, |t| t.dtype);
+    let q = observer.qparams(spec).ok_or_else(|| format!("{name} was never observed"))?;
+    Ok(QParams { scale: weights::in_type(q.scale, dtype), ..q })
 }
 
 /// Drops units that follow others whose inputs no longer come from quantized units.

@@ -6,6 +6,7 @@ use cleave_numerics::{
     DType, QParams, QRange, bias_to_i32, choose_qparams, quantize_div, quantize_recip, reciprocal_per_channel,
     reciprocal_per_tensor,
 };
+use half::{bf16, f16};
 
 /// A weight as integers, with a scale for each channel.
 pub(crate) struct QuantizedWeight {
@@ -29,11 +30,18 @@ fn channel_ranges(x: &[f32], shape: &[usize], axis: usize) -> Vec<(f32, f32)> {
 }
 
 /// Quantizes a weight symmetrically along `axis`. A channel of zeros takes the widest scale of the others,
-/// at which its bias is as exact as theirs; with a floor under scales, torch's floor.
+/// at which its bias is as exact as theirs; with a floor under scales, torch's floor. `floors` are the least
+/// scales at which the channels' biases fit, or empty.
 ///
 /// # Errors
 /// A weight without such an axis, or with values that are not finite.
-pub(crate) fn quantize_weight(t: &Tensor, axis: usize, spec: &Spec, divides: bool) -> Result<QuantizedWeight, String> {
+pub(crate) fn quantize_weight(
+    t: &Tensor,
+    axis: usize,
+    spec: &Spec,
+    divides: bool,
+    floors: &[f32],
+) -> Result<QuantizedWeight, String> {
     let shape = t.shape();
     if axis >= shape.len() || t.is_empty() {
         return Err(format!("a weight of shape {shape:?} has no channels on axis {axis}"));
@@ -51,6 +59,8 @@ pub(crate) fn quantize_weight(t: &Tensor, axis: usize, spec: &Spec, divides: boo
         let zero = ranges.iter().map(|r| *r == (0.0, 0.0));
         scales.iter_mut().zip(zero).filter(|(_, z)| *z).for_each(|(s, _)| *s = widest);
     }
+    scales.iter_mut().zip(floors).for_each(|(s, floor)| *s = s.max(*floor));
+    scales.iter_mut().for_each(|s| *s = in_type(*s, t.dtype()));
     let inner: usize = shape[axis + 1..].iter().product();
     let QRange { min, max, dtype } = spec.range;
     let rows = x.chunks(inner.max(1)).enumerate().flat_map(|(i, row)| {
@@ -62,6 +72,45 @@ pub(crate) fn quantize_weight(t: &Tensor, axis: usize, spec: &Spec, divides: boo
     });
     let q = integers(shape, rows, dtype);
     Ok(QuantizedWeight { q, scales })
+}
+
+/// A scale as the type of its tensor holds it, no less than that type's least normal number.
+pub(crate) fn in_type(scale: f32, dtype: DType) -> f32 {
+    match dtype {
+        DType::F16 => f16::from_f32(scale).max(f16::MIN_POSITIVE).to_f32(),
+        DType::BF16 => bf16::from_f32(scale).max(bf16::MIN_POSITIVE).to_f32(),
+        _ => scale,
+    }
+}
+
+/// Levels that a weight keeps on either side of 0 where its scale is raised for its bias.
+const LEAST_LEVELS: f32 = 8.0;
+
+/// A channel this much smaller than the weight's greatest element may lose all levels for its bias.
+const NEGLIGIBLE: f32 = 1.0 / 1024.0;
+
+/// The least scale of each channel at which `bias / (sx · scale)` fits beside the greatest sum of products, 0 where
+/// any does; none if a channel that matters would lose its levels.
+pub(crate) fn bias_floors(t: &Tensor, axis: usize, bias: &Tensor, sx: f32, room: i64) -> Option<Vec<f32>> {
+    if axis >= t.shape().len() || room <= 0 {
+        return None;
+    }
+    let reach: Vec<f32> = channel_ranges(&t.to_f32(), t.shape(), axis).iter().map(|(lo, hi)| hi.max(-lo)).collect();
+    let widest = reach.iter().copied().fold(0.0, f32::max);
+    let mut floors = vec![0.0f32; reach.len()];
+    for (c, b) in bias.to_f32().iter().enumerate() {
+        // A little more than the quotient, which rounds.
+        let least = b.abs() / room as f32 / sx * 1.000_001;
+        let c = c % floors.len().max(1);
+        floors[c] = least.max(floors[c]);
+    }
+    let kept = |(floor, reach): (&f32, &f32)| floor * LEAST_LEVELS <= *reach || *reach <= widest * NEGLIGIBLE;
+    floors.iter().zip(&reach).all(kept).then_some(floors)
+}
+
+/// What a 32-bit sum leaves for a bias beside `products` products of at most `limit`.
+pub(crate) fn bias_room(products: usize, limit: i64) -> i64 {
+    i64::from(i32::MAX) - limit.saturating_mul(products as i64)
 }
 
 /// A constant quantized by one scale.
@@ -107,7 +156,7 @@ pub(crate) fn quantize_bias(
     limit: i64,
 ) -> Result<QuantizedBias, String> {
     let b = bias.to_f32();
-    let room = i64::from(i32::MAX) - limit.saturating_mul(products as i64);
+    let room = bias_room(products, limit);
     let mut q = Vec::with_capacity(b.len());
     for (c, v) in b.iter().enumerate() {
         let w = sw[c % sw.len()];
@@ -133,14 +182,26 @@ mod tests {
     #[test]
     fn channels_have_their_own_scales_on_any_axis() {
         let t = Tensor::new(&[2, 3], vec![1.27f32, 0.0, -0.5, -0.635, 0.0, 2.54]);
-        let rows = quantize_weight(&t, 0, &spec(-127, LEAST_SCALE), true).unwrap();
+        let rows = quantize_weight(&t, 0, &spec(-127, LEAST_SCALE), true, &[]).unwrap();
         assert_eq!(rows.scales, [1.27 / 127.0, 2.54 / 127.0]);
         assert_eq!(rows.q.elements::<i8>().unwrap().as_ref(), [127, 0, -50, -32, 0, 127]);
-        let columns = quantize_weight(&t, 1, &spec(-127, LEAST_SCALE), true).unwrap();
+        let columns = quantize_weight(&t, 1, &spec(-127, LEAST_SCALE), true, &[]).unwrap();
         assert_eq!(columns.scales, [1.27 / 127.0, 2.54 / 127.0, 2.54 / 127.0], "the channel of zeros takes the widest");
-        let torch = quantize_weight(&t, 1, &spec(-128, cleave_numerics::EPS_TORCH), false).unwrap();
+        let torch = quantize_weight(&t, 1, &spec(-128, cleave_numerics::EPS_TORCH), false, &[]).unwrap();
         assert_eq!(torch.scales[1], cleave_numerics::EPS_TORCH);
-        assert!(quantize_weight(&t, 2, &spec(-127, LEAST_SCALE), true).is_err());
+        assert!(quantize_weight(&t, 2, &spec(-127, LEAST_SCALE), true, &[]).is_err());
+    }
+
+    #[test]
+    fn scales_are_raised_for_biases_as_far_as_the_weight_allows() {
+        let t = Tensor::new(&[3, 1], vec![1e-5f32, 1.0, 0.0]);
+        let floors = |b: [f32; 3]| bias_floors(&t, 0, &Tensor::new(&[3], b.to_vec()), 0.01, 1 << 30);
+        let got = floors([1.0, 1.0, 1.0]).unwrap();
+        assert!(got.iter().all(|f| (*f - 1.0 / 0.01 / (1u64 << 30) as f32).abs() < 1e-12), "{got:?}");
+        assert!(floors([1e6, 0.0, 1e6]).is_some(), "channels that are negligible, or zero, give way");
+        assert!(floors([0.0, 1e7, 0.0]).is_none(), "one that matters does not");
+        let q = quantize_weight(&t, 0, &spec(-127, LEAST_SCALE), true, &floors([100.0, 0.0, 0.0]).unwrap()).unwrap();
+        assert_eq!(q.q.elements::<i8>().unwrap().as_ref(), [1, 127, 0]);
     }
 
     #[test]

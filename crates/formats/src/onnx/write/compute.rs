@@ -3,7 +3,8 @@
 use super::Entry;
 use super::args::{flag, int, ints};
 use super::out::Out;
-use cleave_ir::{Arg, Dim, Kind, NodeId};
+use crate::onnx::proto::AttributeProto;
+use cleave_ir::{Arg, Dim, Kind, NodeId, Tensor};
 
 pub(super) const OPS: &[Entry] = &[
     ("aten.conv1d", 13, conv),
@@ -51,15 +52,56 @@ fn conv(o: &mut Out<'_, '_>) -> Step {
         ints("pads", [padding.clone(), padding].concat()),
         ints("strides", o.args.spread("stride", n)?),
     ];
-    let inputs = vec![o.input("input")?, o.input("weight")?, o.opt_input("bias")?];
+    let mut inputs = vec![o.input("input")?, o.input("weight")?, o.opt_input("bias")?];
+    let beside = float_bias_beside_integers(o)?;
+    if let Some(bias) = &beside {
+        let name = format!("{}_bias", o.node.name);
+        let shape = [vec![1, bias.len()], vec![1; n]].concat();
+        inputs[2] = o.w.constant(&name, bias.reshape(&shape));
+    }
     if !transposed {
-        return o.done("Conv", inputs, attrs);
+        return with_bias("Conv", o, inputs, attrs, beside.is_some());
     }
     let extra = o.args.spread("output_padding", n)?;
     if extra.iter().any(|e| *e != 0) {
         attrs.push(ints("output_padding", extra));
     }
-    o.done("ConvTranspose", inputs, attrs)
+    with_bias("ConvTranspose", o, inputs, attrs, beside.is_some())
+}
+
+/// An op with a bias for its third input; with `apart`, the bias is added by a node of its own.
+fn with_bias(op: &str, o: &mut Out<'_, '_>, mut inputs: Vec<String>, attrs: Vec<AttributeProto>, apart: bool) -> Step {
+    if !apart {
+        return o.done(op, inputs, attrs);
+    }
+    let bias = inputs.pop().ok_or("a bias was expected")?;
+    let y = o.push(op, inputs, attrs);
+    o.done("Add", vec![y, bias], vec![])
+}
+
+/// A bias in float beside an activation and a weight in integers that does not fit 32 bits at their scales.
+/// Optimised ONNX Runtime would quantize it all the same and let it saturate, unless it stands in an Add.
+fn float_bias_beside_integers(o: &Out<'_, '_>) -> Result<Option<Tensor>, String> {
+    let g = o.w.g;
+    let dequantized = |name: &str| -> Option<&cleave_ir::Node> {
+        let node = g.node(o.args.tensor(name).ok()?);
+        node.op().filter(|op| op.name.starts_with("quantized_decomposed.dequantize")).map(|_| node)
+    };
+    let (Some(x), Some(w)) = (dequantized("input"), dequantized("weight")) else { return Ok(None) };
+    let Some(bias) = o.args.opt_tensor("bias")?.and_then(|b| g.constant(b)).filter(|t| t.dtype().is_float()) else {
+        return Ok(None);
+    };
+    let scales = |n: &cleave_ir::Node| match n.arg("scales").or(n.arg("scale")) {
+        Some(Arg::Float(s)) => Some(vec![*s]),
+        Some(Arg::Node(s)) => g.constant(*s).map(|t| t.to_f64()),
+        _ => None,
+    };
+    let (Some(sx), Some(sw)) = (scales(x), scales(w)) else { return Ok(None) };
+    // Half of the range is left to the sum of products.
+    let room = f64::from(1u32 << 30);
+    let fits = |(c, b): (usize, &f64)| b.abs() <= room * sx[0] * sw[c % sw.len().max(1)];
+    let fits = bias.to_f64().iter().enumerate().all(fits);
+    Ok((!fits).then(|| bias.clone()))
 }
 
 /// Gemm on matrices, so that runtimes take the bias into the integer kernel; MatMul and Add on others.
@@ -67,7 +109,8 @@ fn linear(o: &mut Out<'_, '_>) -> Step {
     let (x, w) = (o.input("input")?, o.args.tensor("weight")?);
     if o.shape(o.args.tensor("input")?)?.len() == 2 {
         let inputs = vec![x, o.w.name(w)?, o.opt_input("bias")?];
-        return o.done("Gemm", inputs, vec![int("transB", 1)]);
+        let apart = float_bias_beside_integers(o)?.is_some();
+        return with_bias("Gemm", o, inputs, vec![int("transB", 1)], apart);
     }
     let w = transposed(o, w)?;
     if !o.args.given("bias") {

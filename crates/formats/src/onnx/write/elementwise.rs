@@ -69,6 +69,7 @@ pub(super) const OPS: &[Entry] = &[
         o.done("LeakyRelu", vec![x], vec![float("alpha", slope)])
     }),
     ("aten.elu", 13, elu),
+    ("aten.softplus", 13, softplus),
     ("aten.prelu", 13, prelu),
     ("aten._to_copy", 13, cast),
     ("aten.to.dtype", 13, cast),
@@ -187,6 +188,15 @@ fn elu(o: &mut Out<'_, '_>) -> Step {
     }
     let alpha = float("alpha", o.args.float("alpha")?);
     o.done("Elu", vec![x], vec![alpha])
+}
+
+/// Above the threshold, 20, torch's is `x`, which is what f32 makes of ONNX's.
+fn softplus(o: &mut Out<'_, '_>) -> Step {
+    let x = o.input("self")?;
+    if o.args.float("beta")? != 1.0 || o.args.float("threshold")? != 20.0 {
+        return Err("a scaled Softplus cannot be written; decompose it first".into());
+    }
+    o.done("Softplus", vec![x], vec![])
 }
 
 /// ONNX broadcasts slopes from the last dimension, torch puts them on dimension 1.

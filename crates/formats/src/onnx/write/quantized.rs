@@ -15,14 +15,22 @@ pub(super) const OPS: &[Entry] = &[
 
 type Step = Result<(), String>;
 
-/// The operator set that a quantization asks for: 21 has 16-bit types.
+/// The operator set that a quantization asks for: 19 has scales of 16-bit floats, 21 has 16-bit integers.
 pub(super) fn since(g: &Graph, id: NodeId) -> i64 {
     let dtype = Args::new(g, g.node(id)).dtype("dtype");
     let quantized = g.node(id).op().is_some_and(|o| o.name.starts_with("quantized_decomposed."));
     match dtype {
         Ok(DType::U16 | DType::I16) if quantized => 21,
+        _ if quantized && float_type(g, id) != DType::F32 => 19,
         _ => 13,
     }
+}
+
+/// The floating-point type on the one side of a quantization; its scale has that type.
+fn float_type(g: &Graph, id: NodeId) -> DType {
+    let of = |id| g.tensor_meta(id).map(|m| m.dtype).ok().filter(|d| d.is_float());
+    let input = || Args::new(g, g.node(id)).tensor("input").ok();
+    of(id).or_else(|| input().and_then(of)).unwrap_or(DType::F32)
 }
 
 /// A zero point in the type that it belongs to.
@@ -43,7 +51,8 @@ fn params(o: &mut Out<'_, '_>, id: NodeId) -> Result<(String, String, Option<i64
     if node.op().is_some_and(|op| op.base().ends_with("per_tensor")) {
         let scale = args.float("scale")? as f32;
         let zero = zeros(&[], &[args.int("zero_point")?], dtype)?;
-        let scale = o.w.literal(&format!("{}_scale", node.name), Tensor::scalar(scale));
+        let scale = crate::onnx::read::cast(&Tensor::scalar(scale), float_type(g, id));
+        let scale = o.w.literal(&format!("{}_scale", node.name), scale);
         return Ok((scale, o.w.literal(&format!("{}_zero_point", node.name), zero), None));
     }
     let scales = args.tensor("scales")?;
@@ -58,7 +67,15 @@ fn params(o: &mut Out<'_, '_>, id: NodeId) -> Result<(String, String, Option<i64
     let rank = i64::try_from(g.tensor_meta(id).map_or(0, |m| m.shape.len())).map_err(|e| e.to_string())?;
     let axis = args.int("axis")?;
     let axis = if axis < 0 { axis + rank } else { axis };
-    Ok((o.w.name(scales)?, o.w.literal(&format!("{}_zero_point", node.name), zero), Some(axis)))
+    let float = float_type(g, id);
+    let scales = match g.constant(scales) {
+        Some(t) if t.dtype() != float => {
+            let t = crate::onnx::read::cast(t, float);
+            o.w.literal(&format!("{}_scale", node.name), t)
+        }
+        _ => o.w.name(scales)?,
+    };
+    Ok((scales, o.w.literal(&format!("{}_zero_point", node.name), zero), Some(axis)))
 }
 
 fn quantize(o: &mut Out<'_, '_>, per_channel: bool) -> Step {
@@ -73,7 +90,8 @@ fn quantize(o: &mut Out<'_, '_>, per_channel: bool) -> Step {
         }
         let (scale, zero) = (o.args.float("scale")?, o.args.int("zero_point")?);
         let bound = |q: i64| (q - zero) as f64 * scale;
-        let (low, high) = (o.number(bound(range.0), DType::F32), o.number(bound(range.1), DType::F32));
+        let (low, high) =
+            (o.number(bound(range.0), float_type(o.w.g, o.id)), o.number(bound(range.1), float_type(o.w.g, o.id)));
         x = o.push("Clip", vec![x, low, high], vec![]);
     }
     let (scale, zero, axis) = params(o, o.id)?;
@@ -83,7 +101,7 @@ fn quantize(o: &mut Out<'_, '_>, per_channel: bool) -> Step {
 
 fn dequantize(o: &mut Out<'_, '_>) -> Step {
     let x = o.input("input")?;
-    if o.dtype(o.id)? != DType::F32 {
+    if !matches!(o.dtype(o.id)?, DType::F32 | DType::F16 | DType::BF16) {
         return Err(format!("dequantizing to {} cannot be written", o.dtype(o.id)?));
     }
     let (scale, zero, axis) = params(o, o.id)?;

@@ -35,7 +35,12 @@ pub(super) const OPS: &[Entry] = &[
     ("aten.select.int", 13, select),
     ("aten.index_select", 13, |o| gather(o, "self", "index")),
     ("aten.embedding", 13, |o| gather(o, "weight", "indices")),
-    ("aten.constant_pad_nd", 13, pad),
+    ("aten.constant_pad_nd", 13, |o| pad(o, "constant")),
+    ("aten.pad", 13, pad_by_mode),
+    ("aten.reflection_pad1d", 13, |o| pad(o, "reflect")),
+    ("aten.reflection_pad2d", 13, |o| pad(o, "reflect")),
+    ("aten.replication_pad1d", 13, |o| pad(o, "edge")),
+    ("aten.replication_pad2d", 13, |o| pad(o, "edge")),
     ("aten.upsample_nearest2d.vec", 13, |o| resize(o, false)),
     ("aten.upsample_bilinear2d.vec", 13, |o| resize(o, true)),
     ("aten.full", 13, full),
@@ -204,10 +209,19 @@ fn gather(o: &mut Out<'_, '_>, from: &str, index: &str) -> Step {
     o.done("Gather", inputs, vec![int("axis", axis)])
 }
 
-fn pad(o: &mut Out<'_, '_>) -> Step {
+fn pad_by_mode(o: &mut Out<'_, '_>) -> Step {
+    match o.args.get("mode")? {
+        Arg::Str(m) if m == "constant" => pad(o, "constant"),
+        Arg::Str(m) if m == "reflect" => pad(o, "reflect"),
+        Arg::Str(m) if m == "replicate" => pad(o, "edge"),
+        other => Err(format!("mode {other:?} cannot be written")),
+    }
+}
+
+fn pad(o: &mut Out<'_, '_>, mode: &'static str) -> Step {
     let id: NodeId = o.args.tensor("self")?;
     let rank = o.shape(id)?.len();
-    let pads = o.args.dims("pad")?;
+    let pads = o.args.dims(if o.args.get("pad").is_ok() { "pad" } else { "padding" })?;
     let mut sizes = vec![Dim::from(0); 2 * rank];
     for (i, pair) in pads.chunks(2).enumerate() {
         let at = rank.checked_sub(i + 1).ok_or("more pads than dimensions")?;
@@ -216,9 +230,12 @@ fn pad(o: &mut Out<'_, '_>) -> Step {
         }
     }
     let (x, sizes, to) = (o.input("self")?, o.sizes(&sizes)?, o.dtype(id)?);
-    let value = o.args.float("value")?;
+    if mode != "constant" {
+        return o.done("Pad", vec![x, sizes], vec![text("mode", mode)]);
+    }
+    let value = o.args.opt_float("value")?.unwrap_or(0.0);
     let value = o.number(value, to);
-    o.done("Pad", vec![x, sizes, value], vec![text("mode", "constant")])
+    o.done("Pad", vec![x, sizes, value], vec![text("mode", mode)])
 }
 
 fn resize(o: &mut Out<'_, '_>, linear: bool) -> Step {
