@@ -33,6 +33,7 @@ pub mod focus;
 pub mod metrics;
 pub mod model;
 pub mod outline;
+pub mod patterns;
 pub mod pipeline;
 pub mod sizes;
 pub mod stage;

@@ -54,3 +54,11 @@ pub fn is_quantized(g: &Graph) -> bool {
 pub fn raise(g: &Graph) -> Result<Graph> {
     Ok(cleave_decompose::raise(g)?.0)
 }
+
+/// [`raise`] for a quantizer: what its own patterns name is left for them.
+///
+/// # Errors
+/// What a rule met.
+pub fn raise_for(g: &Graph, quantizer: &dyn cleave_quantize::Quantizer) -> Result<Graph> {
+    Ok(cleave_decompose::raise_for(g, &quantizer.names())?.0)
+}

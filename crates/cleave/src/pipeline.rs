@@ -8,8 +8,8 @@ use cleave_decompose::{decompose, materialise_dims};
 use cleave_formats::{clv, onnx, pt2};
 use cleave_ir::{Graph, NodeId, Tensor};
 use cleave_quantize::{
-    Annotations, BoxError, CalibrateOptions, Converted, Evaluator, Infinities, Plan, Prepared, Selection, Status,
-    TomlQuantizer,
+    Annotations, BoxError, CalibrateOptions, Converted, Evaluator, Infinities, Plan, Prepared, Quantizer, Selection,
+    Status,
 };
 use cleave_runtime::{Options, Session};
 use indexmap::IndexMap;
@@ -19,10 +19,12 @@ use std::time::Instant;
 /// How a model is quantized.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The quantizer: a built-in name or a file.
+    /// The quantizer: a built-in name or a file; several, separated by commas, each take what those before left.
     pub quantizer: String,
     /// Selectors of nodes that stay float.
     pub float: Vec<String>,
+    /// Selectors of the only units that are quantized; none for all.
+    pub only: Vec<String>,
     /// What to do with infinite values in calibration.
     pub infinities: Infinities,
     /// Samples on which float and quantized outputs are compared.
@@ -37,6 +39,7 @@ impl Default for Settings {
         Settings {
             quantizer: "cpu".into(),
             float: vec![],
+            only: vec![],
             infinities: Infinities::Refuse,
             check: 8,
             run: Options::default(),
@@ -170,15 +173,29 @@ pub fn quantize(
     settings: &Settings,
     progress: &mut dyn FnMut(&'static str, usize, usize),
 ) -> Result<Quantized> {
+    let quantizer = cleave_quantize::load(&settings.quantizer)?;
+    quantize_by(quantizer.as_ref(), export, samples, settings, progress)
+}
+
+/// [`quantize`] by a quantizer at hand; that of the settings is not looked at.
+///
+/// # Errors
+/// As [`quantize`].
+pub fn quantize_by(
+    quantizer: &dyn Quantizer,
+    export: &Graph,
+    samples: &(impl Samples + ?Sized),
+    settings: &Settings,
+    progress: &mut dyn FnMut(&'static str, usize, usize),
+) -> Result<Quantized> {
     let mut clock = Clock::default();
     if is_quantized(export) {
         return Err(Error::other("the model is quantized already; quantize the float model"));
     }
-    let quantizer = TomlQuantizer::load(&settings.quantizer)?;
-    let raised = crate::model::raise(export)?;
+    let raised = crate::model::raise_for(export, quantizer)?;
     clock.lap("raise");
-    let selection = Selection::float(&settings.float)?;
-    let annotations = cleave_quantize::annotate(&raised, &quantizer, &selection)?;
+    let selection = Selection::new(&settings.float, &settings.only)?;
+    let annotations = cleave_quantize::annotate(&raised, quantizer, &selection)?;
     clock.lap("annotate");
     let prepared = cleave_quantize::prepare(&raised, &annotations)?;
     clock.lap("prepare");
@@ -196,6 +213,11 @@ pub fn quantize(
     })?;
     clock.lap("calibrate");
     let converted = cleave_quantize::convert(&prepared, &stats)?;
+    if converted.plan.count(Status::Quantized) == 0 {
+        let first = converted.plan.rows.iter().find_map(|r| Some((&r.node, r.reason.as_ref()?)));
+        let why = first.map_or(String::new(), |(n, why)| format!("; {n}: {why}"));
+        return Err(Error::other(format!("nothing is left to quantize after calibration{why}")));
+    }
     clock.lap("convert");
     let count = settings.check.clamp(1, n.max(1)).div_ceil(step) * step;
     let check = check(&prepared, &converted.graph, &mut evaluator, samples, count, settings.run)?;

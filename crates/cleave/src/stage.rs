@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::model::is_quantized;
 use cleave_decompose::{Table, tables};
 use cleave_ir::Graph;
-use cleave_quantize::{Annotations, Quantizer, Selection, TomlQuantizer};
+use cleave_quantize::{Annotations, Selection};
 use std::path::{Path, PathBuf};
 
 /// A stage.
@@ -71,6 +71,7 @@ pub struct Model {
     export: Graph,
     quantizer: String,
     float: Vec<String>,
+    only: Vec<String>,
 }
 
 impl Model {
@@ -79,13 +80,25 @@ impl Model {
     /// # Errors
     /// A file that cannot be read.
     pub fn read(path: &Path) -> Result<Model> {
-        Ok(Model { path: path.into(), export: cleave_formats::read(path)?, quantizer: "cpu".into(), float: vec![] })
+        Ok(Model {
+            path: path.into(),
+            export: cleave_formats::read(path)?,
+            quantizer: "cpu".into(),
+            float: vec![],
+            only: vec![],
+        })
     }
 
     /// The model, to be annotated by this quantizer (a built-in name or a file) with these nodes left in float.
     pub fn with_quantizer(mut self, quantizer: &str, float: &[String]) -> Model {
         self.quantizer = quantizer.into();
         self.float = float.to_vec();
+        self
+    }
+
+    /// The model, with no other units quantized than those that these selectors speak of.
+    pub fn with_only(mut self, only: &[String]) -> Model {
+        self.only = only.to_vec();
         self
     }
 
@@ -113,9 +126,9 @@ impl Model {
                 self.path.display()
             )));
         }
-        let g = self.raised()?;
-        let quantizer = TomlQuantizer::load(&self.quantizer)?;
-        let a = cleave_quantize::annotate(&g, &quantizer as &dyn Quantizer, &Selection::float(&self.float)?)?;
+        let quantizer = cleave_quantize::load(&self.quantizer)?;
+        let g = crate::model::raise_for(&self.export, quantizer.as_ref())?;
+        let a = cleave_quantize::annotate(&g, quantizer.as_ref(), &Selection::new(&self.float, &self.only)?)?;
         Ok((g, a))
     }
 

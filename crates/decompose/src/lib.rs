@@ -55,7 +55,7 @@ pub use backward::backward;
 pub use driver::decompose;
 pub use error::{DecomposeError, Result};
 pub use functional::{functionalize, resolve_sizes};
-pub use raise::{Trace, raise};
+pub use raise::{Trace, raise, raise_for};
 pub use sizes::{has_size_nodes, materialise_dims};
 pub use table::{Entry, Table, tables};
 pub use target::{Target, target, targets};

@@ -8,7 +8,7 @@ use crate::select::Selection;
 use crate::spec::{Scheme, Spec, SpecId};
 use cleave_ir::{Arg, Graph, Kind, Meta, Node, NodeId};
 use cleave_rewrite::Match;
-use indexmap::IndexSet;
+use indexmap::{IndexMap, IndexSet};
 
 /// A graph while units are claimed in it.
 pub struct Annotator<'a> {
@@ -22,6 +22,10 @@ pub struct Annotator<'a> {
     units: Vec<(Unit, bool)>,
     floats: Vec<Float>,
     misses: Vec<(NodeId, MissRow)>,
+    /// Where in the list of specs those of the quantizer at work begin, and its name where it is one of several.
+    first_spec: SpecId,
+    of: Option<String>,
+    conflicts: IndexMap<(String, String), Vec<String>>,
     /// (pattern, root) of units that turned out to have unquantized inputs.
     rejected: &'a IndexSet<(String, NodeId)>,
 }
@@ -70,6 +74,9 @@ impl<'a> Annotator<'a> {
             units: vec![],
             floats: vec![],
             misses: vec![],
+            first_spec: 0,
+            of: None,
+            conflicts: IndexMap::new(),
             rejected,
         }
     }
@@ -93,6 +100,42 @@ impl<'a> Annotator<'a> {
         }
     }
 
+    /// Lets one of several quantizers annotate: its specs begin at `first_spec`, its patterns get its name.
+    pub(crate) fn within(
+        &mut self,
+        name: &str,
+        first_spec: SpecId,
+        annotate: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        let before = (self.first_spec, self.of.replace(name.into()));
+        self.first_spec = first_spec;
+        let done = annotate(self);
+        (self.first_spec, self.of) = before;
+        done
+    }
+
+    /// A pattern's name as plans have it.
+    fn full_name(&self, pattern: &str) -> String {
+        self.of.as_ref().map_or(pattern.into(), |q| format!("{q}:{pattern}"))
+    }
+
+    /// Notes where a pattern would have taken what another quantizer's unit has.
+    fn note_conflict(&mut self, p: &UnitPattern, id: NodeId) {
+        let (Some(mine), Some(owner)) = (&self.of, &self.owner[id.index()]) else { return };
+        let Some((theirs, _)) = owner.split_once(':').filter(|(q, _)| q != mine) else { return };
+        let excluded = |n: NodeId| self.excluded[n.index()].clone().map_or(Ok(()), Err);
+        if !self.units.iter().any(|(u, _)| u.root == id) {
+            return;
+        }
+        if p.float.is_none() && p.pattern.match_admitted(self.g, id, &excluded).is_ok() {
+            let pair = (theirs.to_string(), mine.clone());
+            let names = self.conflicts.entry(pair).or_default();
+            if !names.contains(&self.g.node(id).name) {
+                names.push(self.g.node(id).name.clone());
+            }
+        }
+    }
+
     /// Claims all units that a pattern finds among the nodes that are free.
     pub fn apply(&mut self, p: &UnitPattern) {
         for id in self.g.ids().rev() {
@@ -104,7 +147,10 @@ impl<'a> Annotator<'a> {
             if !p.pattern.may_start_at(op) && !through.is_some_and(|o| p.pattern.may_start_at(o)) {
                 continue;
             }
-            let taken = self.owner[id.index()].is_some() || self.rejected.contains(&(p.name.clone(), id));
+            if self.of.is_some() {
+                self.note_conflict(p, id);
+            }
+            let taken = self.owner[id.index()].is_some() || self.rejected.contains(&(self.full_name(&p.name), id));
             if taken || matches!(self.g.node(id).meta, Meta::Tuple(_)) {
                 continue;
             }
@@ -121,20 +167,25 @@ impl<'a> Annotator<'a> {
     }
 
     fn miss(&mut self, id: NodeId, p: &UnitPattern, step: &str, why: String, matched: usize) {
-        self.misses.push((id, MissRow { pattern: p.name.clone(), step: step.into(), why, matched }));
+        let pattern = self.full_name(&p.name);
+        self.misses.push((id, MissRow { pattern, step: step.into(), why, matched }));
     }
 
     fn take(&mut self, p: &UnitPattern, m: &Match) -> std::result::Result<(), String> {
-        if let Some(s) = self.selection.excludes_pattern(&p.name) {
+        if let Some(s) = self.selection.excludes_pattern(&self.full_name(&p.name)) {
             let reason = format!("excluded by '{}'", s.text());
             self.leave_float(m, &p.name, &reason, true);
             return Ok(());
         }
-        if let Some(o) = self.overrides.iter().find(|o| o.float && o.selector.selects_pattern(&p.name)) {
+        let full = self.full_name(&p.name);
+        let hits: Vec<&Override> =
+            self.overrides.iter().filter(|o| o.float && o.selector.selects_pattern(&full)).collect();
+        if let Some(o) = hits.first() {
             let reason = format!("excluded by '{}'", o.selector.text());
             self.leave_float(m, &p.name, &reason, true);
             return Ok(());
         }
+        self.selection.admits(&self.full_name(&p.name), m.nodes.iter().map(|n| self.g.node(*n)))?;
         if let Some(reason) = &p.float {
             self.leave_float(m, &p.name, reason, false);
             return Ok(());
@@ -160,7 +211,7 @@ impl<'a> Annotator<'a> {
             None
         });
         let unit = Unit {
-            pattern: p.name.clone(),
+            pattern: self.full_name(&p.name),
             nodes: m.nodes.clone(),
             root: m.root,
             compute,
@@ -170,16 +221,17 @@ impl<'a> Annotator<'a> {
             share: p.share.clone(),
             follows: p.follows,
         };
-        self.claim(unit, p.inherits);
+        self.put(unit, p.inherits);
         Ok(())
     }
 
     /// The spec that overrides of the matched nodes put in place of one.
     fn replaced(&self, spec: SpecId, p: &UnitPattern, m: &Match) -> SpecId {
-        let mut spec = spec;
+        let mut spec = spec + self.first_spec;
+        let full = self.full_name(&p.name);
         for o in self.overrides.iter().filter(|o| !o.float) {
             let mut nodes = m.nodes.iter().map(|n| self.g.node(*n));
-            if o.selector.selects_pattern(&p.name) || nodes.any(|n| o.selector.selects(n)) {
+            if o.selector.selects_pattern(&full) || nodes.any(|n| o.selector.selects(n)) {
                 spec = o.replace.iter().find(|(from, _)| *from == spec).map_or(spec, |(_, to)| *to);
             }
         }
@@ -194,8 +246,31 @@ impl<'a> Annotator<'a> {
         }
     }
 
-    /// Claims a unit. With `inherits`, the spec of what it shares is that of its first shared input's producer.
-    pub fn claim(&mut self, unit: Unit, inherits: bool) {
+    /// Claims a unit whose specs are by their place in [`Quantizer::specs`]. With `inherits`, the spec of what it
+    /// shares is that of its first shared input's producer.
+    ///
+    /// # Errors
+    /// A node of it that may not be part of a unit (see [`Annotator::admit`]), a spec that does not exist, or a unit
+    /// that is not among the only ones to be quantized.
+    pub fn claim(&mut self, unit: Unit, inherits: bool) -> std::result::Result<(), String> {
+        unit.nodes.iter().try_for_each(|n| self.admit(*n))?;
+        let mut unit = unit;
+        unit.pattern = self.full_name(&unit.pattern);
+        self.selection.admits(&unit.pattern, unit.nodes.iter().map(|n| self.g.node(*n)))?;
+        let mut specs: Vec<&mut SpecId> = unit.inputs.iter_mut().map(|i| &mut i.spec).collect();
+        specs.extend(unit.captures.values_mut());
+        specs.extend(&mut unit.output);
+        for s in specs {
+            *s += self.first_spec;
+            if *s >= self.specs.len() {
+                return Err(format!("pattern {}: spec {s} does not exist", unit.pattern));
+            }
+        }
+        self.put(unit, inherits);
+        Ok(())
+    }
+
+    fn put(&mut self, unit: Unit, inherits: bool) {
         for n in &unit.nodes {
             self.owner[n.index()] = Some(format!("{} unit", unit.pattern));
         }
@@ -258,6 +333,7 @@ impl<'a> Annotator<'a> {
                 Some(why) => (why.clone(), true),
                 None => (self.why_float(id, quantizer.name()), false),
             };
+            let excluded = excluded || !self.selection.only.is_empty();
             floats.push(Float { node: id, reason, excluded });
         }
         floats.sort_by_key(|f| f.node);
@@ -272,6 +348,15 @@ impl<'a> Annotator<'a> {
             units: self.units.into_iter().map(|(u, _)| u).collect(),
             floats,
             misses: self.misses,
+            notes: self
+                .conflicts
+                .iter()
+                .map(|((first, second), nodes)| {
+                    let some = nodes.iter().rev().take(3).cloned().collect::<Vec<_>>().join(", ");
+                    let more = if nodes.len() > 3 { ", …" } else { "" };
+                    format!("conflict: {first} took {} units that {second} would take too ({some}{more})", nodes.len())
+                })
+                .collect(),
         })
     }
 

@@ -73,6 +73,8 @@ pub struct Annotations {
     pub floats: Vec<Float>,
     /// What nearly matched, by node.
     pub misses: Vec<(NodeId, MissRow)>,
+    /// What concerns no single node: where several quantizers want the same.
+    pub notes: Vec<String>,
 }
 
 impl Annotations {

@@ -412,5 +412,5 @@ fn plan(p: &Prepared, s: &Settled, notes: Vec<String>) -> Plan {
         }
         rows.push(row);
     }
-    Plan { quantizer: p.quantizer.clone(), rows, notes }
+    Plan { quantizer: p.quantizer.clone(), rows, notes: p.notes.iter().cloned().chain(notes).collect() }
 }

@@ -27,6 +27,9 @@ pub enum QuantizeError {
         /// Why it could not be read as a file.
         why: String,
     },
+    /// Quantizers that do not go together.
+    #[error("quantizers: {0}")]
+    Compose(String),
     /// A selector that is not written as one.
     #[error("selector '{selector}': {why}")]
     Selector {

@@ -1,7 +1,7 @@
 //! Reading quantizer files. Every name is resolved here; errors have file, line and column.
 
 use crate::error::{QuantizeError, Result};
-use crate::quantizer::{Override, TomlQuantizer, UnitPattern};
+use crate::quantizer::{BUILT_IN, Override, PatternTest, TomlQuantizer, UnitPattern};
 use crate::select::Selector;
 use crate::spec::{self, LEAST_SCALE, ObserverKind, Scheme, Spec, SpecId};
 use cleave_numerics::{DType, QRange};
@@ -24,6 +24,16 @@ struct File {
     pattern: Vec<PatternEntry>,
     #[serde(default, rename = "override")]
     overrides: Vec<OverrideEntry>,
+    #[serde(default)]
+    test: Vec<TestEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TestEntry {
+    name: String,
+    graph: Spanned<String>,
+    units: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -92,6 +102,8 @@ struct PatternEntry {
     float: Option<String>,
     #[serde(default)]
     follows: bool,
+    #[serde(default)]
+    priority: i32,
 }
 
 #[derive(Deserialize)]
@@ -114,6 +126,11 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
+    /// Whether it is a file of this program's.
+    fn built_in(&self) -> bool {
+        BUILT_IN.iter().any(|(_, text)| std::ptr::eq(*text, self.text))
+    }
+
     fn error(&self, offset: usize, why: impl Into<String>) -> QuantizeError {
         let before = self.text.get(..offset.min(self.text.len())).unwrap_or(self.text);
         let line = before.matches('\n').count() + 1;
@@ -157,6 +174,7 @@ fn read_at(text: &str, file: &str, base: &Base<'_>, depth: usize) -> Result<Toml
         specs: vec![],
         patterns: vec![],
         overrides: vec![],
+        tests: vec![],
     };
     let mut inherited = vec![];
     if let Some(p) = parent {
@@ -183,9 +201,16 @@ fn read_at(text: &str, file: &str, base: &Base<'_>, depth: usize) -> Result<Toml
     for entry in &raw.overrides {
         q.overrides.push(resolve_override(&at, &q.specs, entry)?);
     }
+    for t in raw.test {
+        let graph = cleave_ir::text::parse(t.graph.get_ref())
+            .map_err(|e| at.error(t.graph.span().start, format!("test '{}': {e}", t.name)))?;
+        q.tests.push(PatternTest { name: t.name, graph, units: t.units });
+    }
     // A pattern of the same name takes the place of the inherited one, but is tried with the file's own.
     inherited.retain(|p| q.patterns.iter().all(|o| o.name != p.name));
     q.patterns.extend(inherited);
+    // Stable: of one priority, in the order of the file.
+    q.patterns.sort_by_key(|p| std::cmp::Reverse(p.priority));
     Ok(q)
 }
 
@@ -308,7 +333,19 @@ fn resolve_pattern(at: &Place<'_>, specs: &[Spec], shared: &Names, e: &PatternEn
         inputs.extend(share.iter().filter(|s| *s != "output").map(|s| (s.clone(), id)));
     }
     let (name, doc, float) = (e.name.get_ref().clone(), e.doc.clone(), e.float.clone());
-    Ok(UnitPattern { name, doc, pattern, inputs, output, share, inherits, float, follows: e.follows })
+    Ok(UnitPattern {
+        name,
+        doc,
+        pattern,
+        inputs,
+        output,
+        share,
+        inherits,
+        float,
+        follows: e.follows,
+        priority: e.priority,
+        own: !at.built_in(),
+    })
 }
 
 /// The specs of the captures; checks what is shared, too.

@@ -45,6 +45,7 @@ pub struct Prepared {
     /// Rows of the plan, each with its unit.
     pub(crate) rows: Vec<(PlanRow, Option<usize>)>,
     pub(crate) quantizer: String,
+    pub(crate) notes: Vec<String>,
 }
 
 impl Prepared {
@@ -61,7 +62,7 @@ impl Prepared {
         Plan {
             quantizer: self.quantizer.clone(),
             rows: self.rows.iter().map(|(r, _)| r.clone()).collect(),
-            notes: vec![],
+            notes: self.notes.clone(),
         }
     }
 }
@@ -93,6 +94,7 @@ pub fn prepare(g: &Graph, a: &Annotations) -> Result<Prepared> {
         excluded,
         rows,
         quantizer: a.quantizer.clone(),
+        notes: a.notes.clone(),
     })
 }
 

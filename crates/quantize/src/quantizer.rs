@@ -5,12 +5,14 @@ use crate::error::{QuantizeError, Result};
 use crate::file;
 use crate::select::Selector;
 use crate::spec::{Spec, SpecId};
+use cleave_ir::Graph;
 use cleave_rewrite::Pattern;
 use indexmap::IndexMap;
 use std::path::Path;
 
 /// The quantizers that are part of the program, by name, with their files' text.
-pub const BUILT_IN: [(&str, &str); 4] = [
+pub const BUILT_IN: [(&str, &str); 5] = [
+    ("arm", include_str!("../../../patterns/arm.toml")),
     ("cpu", include_str!("../../../patterns/cpu.toml")),
     ("onnx", include_str!("../../../patterns/onnx.toml")),
     ("x86", include_str!("../../../patterns/x86.toml")),
@@ -18,6 +20,72 @@ pub const BUILT_IN: [(&str, &str); 4] = [
 ];
 
 /// Decides what is quantized. [`TomlQuantizer`] does it by patterns; a quantizer in Rust may claim units itself.
+///
+/// This one quantizes the inputs of matrix products that are wide enough, and leaves the rest to the patterns of `cpu`:
+///
+/// ```
+/// use cleave_ir::{Arg, Dim, text};
+/// use cleave_quantize::{Annotator, Input, Quantizer, Result, Selection, Spec, TomlQuantizer, Unit, annotate};
+/// use indexmap::IndexMap;
+///
+/// struct Wide(TomlQuantizer);
+///
+/// impl Quantizer for Wide {
+///     fn name(&self) -> &str {
+///         "wide"
+///     }
+///     fn divides(&self) -> bool {
+///         self.0.divides()
+///     }
+///     fn specs(&self) -> &[Spec] {
+///         self.0.specs()
+///     }
+///     fn annotate(&self, a: &mut Annotator<'_>) -> Result<()> {
+///         let spec = |name: &str| self.specs().iter().position(|s| s.name == name).unwrap();
+///         for (id, node) in a.graph().nodes() {
+///             let [Arg::Node(x), Arg::Node(w), ..] = node.args.as_slice() else { continue };
+///             let width = |n| a.graph().node(n).meta.as_tensor().map(|t| t.shape[1].clone());
+///             let wide = width(*w).is_some_and(|d: Dim| d.as_const() >= Some(64));
+///             if node.op().is_none_or(|o| o.base() != "linear") || !wide {
+///                 continue;
+///             }
+///             let input = |capture: &str, slot, value, name| {
+///                 Input { capture: capture.into(), user: id, slot, index: None, value, spec: spec(name) }
+///             };
+///             let unit = Unit {
+///                 pattern: "wide_linear".into(),
+///                 nodes: vec![id],
+///                 root: id,
+///                 compute: id,
+///                 inputs: vec![input("x", 0, *x, "activation"), input("w", 1, *w, "weight")],
+///                 captures: IndexMap::new(),
+///                 output: None,
+///                 share: vec![],
+///                 follows: false,
+///             };
+///             // A node that a selector keeps float, or that another unit has, is refused with the reason.
+///             let _ = a.claim(unit, false);
+///         }
+///         self.0.annotate(a)
+///     }
+/// }
+///
+/// let g = text::parse(
+///     "graph(%x: f32[2, 64]) {
+///   %w = param \"w\": f32[8, 64]
+///   %v = param \"v\": f32[3, 8]
+///   %wide = aten.linear(%x, %w): f32[2, 8]
+///   %narrow = aten.linear(%wide, %v): f32[2, 3]
+///   return %narrow
+/// }
+/// ",
+/// )
+/// .unwrap();
+/// let quantizer = Wide(TomlQuantizer::load("cpu").unwrap());
+/// let a = annotate(&g, &quantizer, &Selection::default()).unwrap();
+/// let found: Vec<_> = a.units.iter().map(|u| (u.pattern.as_str(), g.node(u.root).name.as_str())).collect();
+/// assert_eq!(found, [("wide_linear", "wide"), ("linear_act", "narrow")]);
+/// ```
 pub trait Quantizer {
     /// Its name.
     fn name(&self) -> &str;
@@ -33,6 +101,12 @@ pub trait Quantizer {
 
     /// The specs that its units refer to.
     fn specs(&self) -> &[Spec];
+
+    /// Patterns whose nodes are to be left as they are by what prepares a graph for annotation: a factor behind a
+    /// convolution is folded into its weight, unless a pattern names it.
+    fn names(&self) -> Vec<&Pattern> {
+        vec![]
+    }
 
     /// Exceptions for selected nodes.
     fn overrides(&self) -> &[Override] {
@@ -78,6 +152,10 @@ pub struct UnitPattern {
     pub float: Option<String>,
     /// Whether the unit needs inputs that are results of quantized units.
     pub follows: bool,
+    /// Patterns of a higher priority are tried before others; 0 if nothing is said.
+    pub priority: i32,
+    /// Whether it stands in a user's file.
+    pub own: bool,
 }
 
 /// A quantizer read from a pattern file.
@@ -90,6 +168,18 @@ pub struct TomlQuantizer {
     pub(crate) specs: Vec<Spec>,
     pub(crate) patterns: Vec<UnitPattern>,
     pub(crate) overrides: Vec<Override>,
+    pub(crate) tests: Vec<PatternTest>,
+}
+
+/// What a quantizer's file says of a small graph: the units that its patterns find there.
+#[derive(Clone, Debug)]
+pub struct PatternTest {
+    /// Its name.
+    pub name: String,
+    /// The graph; its constants have shapes and no values that matter.
+    pub graph: Graph,
+    /// All units in order, as `pattern: node node`.
+    pub units: Vec<String>,
 }
 
 impl TomlQuantizer {
@@ -125,6 +215,11 @@ impl TomlQuantizer {
     /// What it is for.
     pub fn doc(&self) -> &str {
         &self.doc
+    }
+
+    /// The tests in its file.
+    pub fn tests(&self) -> &[PatternTest] {
+        &self.tests
     }
 
     /// Its patterns, in order.
@@ -164,6 +259,10 @@ impl Quantizer for TomlQuantizer {
 
     fn specs(&self) -> &[Spec] {
         &self.specs
+    }
+
+    fn names(&self) -> Vec<&Pattern> {
+        self.patterns.iter().filter(|p| p.own).map(|p| &p.pattern).collect()
     }
 
     fn overrides(&self) -> &[Override] {

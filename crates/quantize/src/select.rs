@@ -76,13 +76,24 @@ impl Selector {
         }
         Err(QuantizeError::Selector {
             selector: self.text.clone(),
-            why: "it selects no node of the graph (ops, module paths, node names and patterns were compared)".into(),
+            why: format!(
+                "it selects no node of the graph ({}); `cleave explain MODEL` lists them",
+                match self.kind {
+                    Kind::Op => "ops were compared",
+                    Kind::Module => "module paths were compared",
+                    Kind::Node => "names of nodes were compared",
+                    Kind::Pattern => "patterns that matched were compared",
+                    Kind::Any => "ops, module paths and names of nodes were compared",
+                }
+            ),
         })
     }
 
     /// Whether it selects what a pattern matched.
     pub(crate) fn selects_pattern(&self, pattern: &str) -> bool {
-        let hit = self.kind == Kind::Pattern && self.glob.is_match(pattern);
+        // Of several quantizers, a pattern's name has its quantizer's before it.
+        let own = pattern.rsplit_once(':').map_or(pattern, |(_, own)| own);
+        let hit = self.kind == Kind::Pattern && (self.glob.is_match(pattern) || self.glob.is_match(own));
         if hit {
             self.used.set(true);
         }
@@ -95,6 +106,8 @@ impl Selector {
 pub struct Selection {
     /// What stays float.
     pub float: Vec<Selector>,
+    /// If there are any: the units that are quantized, and no others.
+    pub only: Vec<Selector>,
 }
 
 impl Selection {
@@ -103,7 +116,33 @@ impl Selection {
     /// # Errors
     /// The first selector that is none.
     pub fn float<S: AsRef<str>>(selectors: &[S]) -> Result<Selection> {
-        Ok(Selection { float: selectors.iter().map(|s| Selector::parse(s.as_ref())).collect::<Result<_>>()? })
+        Selection::new(selectors, &[])
+    }
+
+    /// A selection of what stays float, and of the only units that do not.
+    ///
+    /// # Errors
+    /// The first selector that is none.
+    pub fn new<S: AsRef<str>>(float: &[S], only: &[S]) -> Result<Selection> {
+        let parse = |l: &[S]| l.iter().map(|s| Selector::parse(s.as_ref())).collect::<Result<_>>();
+        Ok(Selection { float: parse(float)?, only: parse(only)? })
+    }
+
+    /// Whether units may be claimed here: why not, if `only` speaks of others.
+    pub(crate) fn admits<'n>(
+        &self,
+        pattern: &str,
+        nodes: impl Iterator<Item = &'n Node> + Clone,
+    ) -> std::result::Result<(), String> {
+        let hit = |s: &Selector| {
+            let by_node = nodes.clone().filter(|n| s.selects(n)).count() > 0;
+            s.selects_pattern(pattern) || by_node
+        };
+        if self.only.is_empty() || self.only.iter().filter(|s| hit(s)).count() > 0 {
+            return Ok(());
+        }
+        let only: Vec<String> = self.only.iter().map(|s| format!("'{}'", s.text())).collect();
+        Err(format!("not selected: only {} is quantized", only.join(", ")))
     }
 
     /// The selector that keeps a node float.
@@ -115,12 +154,13 @@ impl Selection {
 
     /// The selector that keeps a pattern's matches float.
     pub(crate) fn excludes_pattern(&self, pattern: &str) -> Option<&Selector> {
-        self.float.iter().find(|s| s.selects_pattern(pattern))
+        let hits: Vec<&Selector> = self.float.iter().filter(|s| s.selects_pattern(pattern)).collect();
+        hits.first().copied()
     }
 
     /// Fails if a selector selected nothing.
     pub(crate) fn check_used(&self) -> Result<()> {
-        self.float.iter().try_for_each(Selector::check_used)
+        self.float.iter().chain(&self.only).try_for_each(Selector::check_used)
     }
 }
 

@@ -4,7 +4,7 @@
 use cleave_ir::{Graph, Levels, NodeId, Tensor, text, verify};
 use cleave_quantize::{
     Annotations, BoxError, CalibrateOptions, Converted, Evaluator, Infinities, Prepared, QuantizeError, Selection,
-    Status, TomlQuantizer, annotate, calibrate, convert, prepare,
+    Status, TomlQuantizer, annotate, calibrate, convert, load, prepare,
 };
 
 /// A stem, a residual block with a batch norm on its second convolution, a gate, pooling and a head.
@@ -353,4 +353,88 @@ fn results_that_no_quantized_unit_reads_are_left_float() {
     assert!(c.graph.find("mean_1_q").is_none());
     let c = converted("onnx", &[], Table(vec![]));
     assert!(c.graph.find("head_q").is_some());
+}
+
+#[test]
+fn only_what_is_selected_is_quantized() {
+    let g = net();
+    let run = |quantizer: &str, only: &[&str]| {
+        annotate(&g, load(quantizer).unwrap().as_ref(), &Selection::new(&[], only).unwrap())
+    };
+    let a = run("cpu", &["op:conv2d"]).unwrap();
+    assert_eq!(units(&g, &a), ["conv_bn_act: stem stem_act", "conv_add_act: block bn sum act"], "whole units");
+    let a = run("cpu", &["pattern:conv_bn_act", "node:head"]).unwrap();
+    assert_eq!(
+        units(&g, &a),
+        ["conv_bn_act: stem stem_act", "conv_bn_act: block bn", "linear_act: head"],
+        "what a pattern that is not selected would take is left to those that are"
+    );
+    let reason = a.floats.iter().find(|f| g.node(f.node).name == "pool").unwrap();
+    assert!(reason.excluded, "its inputs are float");
+    assert!(reason.reason.starts_with("not selected: only 'pattern:conv_bn_act', 'node:head'"), "{}", reason.reason);
+    for (only, want) in [("op:gelu", "ops were compared"), ("pattern:cat", "patterns that matched were compared")] {
+        let e = run("cpu", &["op:conv2d", only]).unwrap_err().to_string();
+        assert!(e.starts_with(&format!("selector '{only}': it selects no node")) && e.contains(want), "{e}");
+    }
+}
+
+#[test]
+fn quantizers_are_composed_in_order_and_conflicts_are_told() {
+    let g = net();
+    let run = |names: &str| annotate(&g, load(names).unwrap().as_ref(), &Selection::default()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("narrow.toml");
+    let text = r#"
+[quantizer]
+name = "narrow"
+arithmetic = "divide"
+[spec.activation]
+dtype = "u8"
+range = [0, 127]
+scheme = "per_tensor_affine"
+[spec.weight]
+dtype = "s8"
+scheme = "per_channel_symmetric"
+[[pattern]]
+name = "first"
+match = "hardtanh?(conv2d(x, w, b?))"
+where = ["not produced_by(x, hardtanh)", "not used_by(conv2d, batch_norm)"]
+inputs = { x = "activation", w = "weight" }
+output = "activation"
+"#;
+    std::fs::write(&file, text).unwrap();
+    let a = run(&format!("{},cpu", file.display()));
+    assert_eq!(a.quantizer, "narrow+cpu");
+    assert_eq!(
+        units(&g, &a)[..2],
+        ["narrow:first: stem stem_act", "cpu:conv_add_act: block bn sum act"],
+        "the second takes what the first left"
+    );
+    assert_eq!(a.specs[a.units[0].output.unwrap()].range.max, 127);
+    assert_eq!(a.specs[a.units[1].output.unwrap()].range.max, 255);
+    assert_eq!(a.notes, ["conflict: narrow took 1 units that cpu would take too (stem_act)"]);
+    let p = prepare(&g, &a).unwrap();
+    assert!(p.plan().notes[0].starts_with("conflict: narrow took"));
+    let c = convert(&p, &stats_of(&p, Table(vec![])).unwrap()).unwrap();
+    verify::verify(&c.graph, Levels::ALL).unwrap();
+    assert!(c.plan.notes.iter().any(|n| n.contains("dequantized and quantized again")), "{:?}", c.plan.notes);
+    let e = load("x86,cpu").err().unwrap().to_string();
+    assert!(e.starts_with("quantizers: 'x86' multiplies by its reciprocal and 'cpu' divides by the scale"), "{e}");
+    let e = load("cpu,cpu").err().unwrap().to_string();
+    assert_eq!(e, "quantizers: 'cpu' stands twice");
+}
+
+#[test]
+fn arm_has_signed_activations_and_fixed_scales() {
+    let mut g = text::parse(&NET.replace("aten.hardtanh(%stem, 0, 6)", "aten.sigmoid(%stem)")).unwrap();
+    g.constants = net().constants;
+    let a = annotate(&g, &TomlQuantizer::load("arm").unwrap(), &Selection::default()).unwrap();
+    let p = prepare(&g, &a).unwrap();
+    let c = convert(&p, &stats_of(&p, Table(vec![])).unwrap()).unwrap();
+    let sigmoid = c.plan.row("stem_act").unwrap().qparams.clone().unwrap();
+    assert_eq!((sigmoid.scale, sigmoid.zero_point, sigmoid.dtype.as_str()), (1.0 / 256.0, -128, "i8"));
+    let stem = c.plan.row("stem").unwrap().qparams.clone().unwrap();
+    assert_eq!((stem.qmin, stem.qmax), (-128, 127));
+    assert!(c.graph.constants["stem.weight_q"].elements::<i8>().unwrap().iter().all(|v| *v >= -127));
+    assert!(c.graph.constants.contains_key("stem.bias_q"));
 }

@@ -128,11 +128,22 @@ pub struct Trace {
 /// # Errors
 /// What a replacement met when it was built.
 pub fn rewrite(src: &Graph, rules: &[&Rule]) -> Result<(Graph, Trace), IrError> {
+    rewrite_admitted(src, rules, &|_, _| Ok(()))
+}
+
+/// Whether a rule may match a node; if not, why.
+pub type AdmitFn<'a> = dyn Fn(&Rule, &Node) -> Result<(), String> + 'a;
+
+/// [`rewrite`] where rules match only the nodes that `admit` lets them.
+///
+/// # Errors
+/// What a replacement met when it was built.
+pub fn rewrite_admitted(src: &Graph, rules: &[&Rule], admit: &AdmitFn<'_>) -> Result<(Graph, Trace), IrError> {
     let mut trace = Trace::default();
     let (mut g, mut refused) = (src.clone(), Refused::new());
     // A pass that fires makes the graph simpler; rules that undo one another must not hang the program.
     for _ in 0..64 {
-        let (next, pass, declines) = one_pass(&g, rules, &refused)?;
+        let (next, pass, declines) = one_pass(&g, rules, &refused, admit)?;
         trace.declined = pass.declined;
         if pass.applied.is_empty() && declines.is_subset(&refused) {
             break;
@@ -147,7 +158,13 @@ pub fn rewrite(src: &Graph, rules: &[&Rule]) -> Result<(Graph, Trace), IrError> 
 type Refused = HashSet<(usize, String)>;
 
 /// The matches at each root, best first.
-fn plan(g: &Graph, rules: &[&Rule], refused: &Refused, trace: &mut Trace) -> Vec<Vec<(usize, Match)>> {
+fn plan(
+    g: &Graph,
+    rules: &[&Rule],
+    refused: &Refused,
+    admit: &AdmitFn<'_>,
+    trace: &mut Trace,
+) -> Vec<Vec<(usize, Match)>> {
     let mut plan: Vec<Vec<(usize, Match)>> = vec![vec![]; g.len()];
     let mut taken = vec![false; g.len()];
     for (id, node) in g.nodes().rev() {
@@ -162,7 +179,7 @@ fn plan(g: &Graph, rules: &[&Rule], refused: &Refused, trace: &mut Trace) -> Vec
             if !through && !rule.pattern.may_start_at(op) {
                 continue;
             }
-            match rule.pattern.match_at(g, id) {
+            match rule.pattern.match_admitted(g, id, &|n| admit(rule, g.node(n))) {
                 Ok(m) => plan[id.index()].push((i, m)),
                 Err(miss) if miss.matched >= 2 => trace.declined.push(declined(rule, node, miss)),
                 Err(_) => {}
@@ -182,9 +199,14 @@ fn declined(rule: &Rule, node: &Node, miss: NearMiss) -> Declined {
     Declined { rule: rule.name.clone(), node: node.name.clone(), step: miss.step, why: miss.why }
 }
 
-fn one_pass(g: &Graph, rules: &[&Rule], refused: &Refused) -> Result<(Graph, Trace, Refused), IrError> {
+fn one_pass(
+    g: &Graph,
+    rules: &[&Rule],
+    refused: &Refused,
+    admit: &AdmitFn<'_>,
+) -> Result<(Graph, Trace, Refused), IrError> {
     let (mut trace, mut declines) = (Trace::default(), Refused::new());
-    let plan = plan(g, rules, refused, &mut trace);
+    let plan = plan(g, rules, refused, admit, &mut trace);
     // transform() shows calls only with mapped arguments; what they were mapped to is learnt from those.
     let map = RefCell::new(vec![None; g.len()]);
     let learn = |old: &[Arg], new: &[Arg]| {

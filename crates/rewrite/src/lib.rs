@@ -31,7 +31,7 @@ mod parse;
 mod pattern;
 mod predicate;
 
-pub use driver::{Applied, Bound, Declined, Rule, Trace, rewrite};
+pub use driver::{AdmitFn, Applied, Bound, Declined, Rule, Trace, rewrite, rewrite_admitted};
 pub use error::{NearMiss, PatternError};
 pub use matcher::{Edge, Match, user_count};
 pub use pattern::{Alternatives, Pattern};

@@ -27,6 +27,8 @@ pub(crate) enum Syntax {
 pub(crate) struct CallSyntax {
     pub label: Option<String>,
     pub head: String,
+    /// `|other`
+    pub others: Vec<String>,
     pub head_at: usize,
     pub optional: bool,
     pub chain: bool,
@@ -196,14 +198,23 @@ fn call(
     depth: usize,
 ) -> Result<Option<Syntax>, PatternError> {
     let before = c.at;
+    let mut others = vec![];
+    while c.eat("|") {
+        c.skip();
+        others.push(c.word().ok_or_else(|| c.error("expected an op behind '|'"))?.to_string());
+    }
     let (optional, chain) = (c.eat("?"), c.eat("*"));
     if !c.eat("(") {
+        if !others.is_empty() {
+            return Err(c.error("alternatives are called: expected '('"));
+        }
         c.at = before;
         return Ok(None);
     }
     let mut out = CallSyntax {
         label,
         head: head.into(),
+        others,
         head_at,
         optional,
         chain,

@@ -65,6 +65,7 @@ pub struct Pattern {
     /// Captures of lists.
     pub(crate) lists: Vec<String>,
     pub(crate) conditions: Vec<Predicate>,
+    any: Alternatives,
 }
 
 impl Pattern {
@@ -104,7 +105,13 @@ impl Pattern {
             captures: r.captures,
             lists: r.lists,
             conditions: vec![],
+            any: any.clone(),
         })
+    }
+
+    /// The ops that a name means in this pattern: one of its alternatives, a class or an op; none if nothing.
+    pub(crate) fn named(&self, name: &str) -> Vec<&'static Op> {
+        self.any.get(name).map_or_else(|| named(name), |list| list.iter().flat_map(|n| named(n)).collect())
     }
 
     /// The pattern with a condition that a match must fulfil besides.
@@ -144,6 +151,15 @@ impl Pattern {
             Some(Pat::Call(c)) => &c.ops,
             _ => &[],
         }
+    }
+
+    /// Of a match, the nodes that the pattern names by their ops, and not as a link of a chain.
+    pub fn named_nodes(&self, m: &Match) -> Vec<NodeId> {
+        let named = |p: &Pat| match p {
+            Pat::Call(c) if !c.chain => m.node(&self.labels[c.label]),
+            _ => None,
+        };
+        self.parts.iter().filter_map(named).collect()
     }
 
     /// Whether a match may be rooted at a call of this op.
@@ -244,20 +260,17 @@ impl Resolver<'_> {
     fn call(&mut self, c: &CallSyntax) -> Result<CallPat, PatternError> {
         let fail = |at, why: String| Err(PatternError::at(self.text, at, why));
         let mut ops: Vec<&'static Op> = vec![];
-        match self.any.get(&c.head) {
-            Some(list) => {
-                for name in list {
-                    let found = named(name);
-                    if found.is_empty() {
-                        return fail(c.head_at, format!("unknown op '{name}' in any.{}", c.head));
-                    }
-                    ops.extend(found);
+        for head in std::iter::once(&c.head).chain(&c.others) {
+            for name in self.any.get(head).map_or(std::slice::from_ref(head), Vec::as_slice) {
+                let found = named(name);
+                if found.is_empty() && name == head {
+                    return fail(c.head_at, format!("unknown op, class or alternative '{head}'"));
                 }
+                if found.is_empty() {
+                    return fail(c.head_at, format!("unknown op '{name}' in any.{head}"));
+                }
+                ops.extend(found);
             }
-            None => ops = named(&c.head),
-        }
-        if ops.is_empty() {
-            return fail(c.head_at, format!("unknown op, class or alternative '{}'", c.head));
         }
         let wrapped = if c.chain { 1 } else { c.args.len() };
         if ops.iter().all(|o| o.schema.params.len() < wrapped) {
@@ -285,7 +298,10 @@ impl Resolver<'_> {
         let extras = c.extras.as_ref().map(|e| self.list(e, c.head_at)).transpose()?;
         Ok(CallPat {
             label,
-            shown: c.head.clone(),
+            shown: std::iter::once(c.head.as_str())
+                .chain(c.others.iter().map(String::as_str))
+                .collect::<Vec<_>>()
+                .join("|"),
             ops,
             optional: c.optional,
             chain: c.chain,
@@ -298,7 +314,7 @@ impl Resolver<'_> {
 }
 
 /// The functional ops that a name in a pattern means: a class, a bare name, or a name in full.
-fn named(name: &str) -> Vec<&'static Op> {
+pub(crate) fn named(name: &str) -> Vec<&'static Op> {
     if let Some((_, class)) = CLASSES.iter().find(|(n, _)| *n == name) {
         return op::all().filter(|o| o.class == *class && !o.schema.mutates()).collect();
     }

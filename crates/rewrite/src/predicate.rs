@@ -4,7 +4,7 @@ use crate::error::PatternError;
 use crate::matcher::{State, close, number, users};
 use crate::parse::Cursor;
 use crate::pattern::Pattern;
-use cleave_ir::{Arg, Dim, Graph, NodeId, TensorMeta};
+use cleave_ir::{Arg, Dim, Graph, NodeId, Op, TensorMeta};
 
 /// How a predicate is written and what it says.
 pub struct PredicateDoc {
@@ -32,6 +32,11 @@ pub const PREDICATES: &[PredicateDoc] = &[
     },
     PredicateDoc { form: "dtype(x) == f32", doc: "element type" },
     PredicateDoc { form: "op.param == 1", doc: "an argument of a matched call: a number, word, 'text', none or list" },
+    PredicateDoc { form: "produced_by(x, op)", doc: "the value is the result of this op, class or alternative" },
+    PredicateDoc {
+        form: "used_by(x, op)",
+        doc: "a node that is not matched and is this op, class or alternative uses it",
+    },
     PredicateDoc { form: "not P", doc: "P does not hold" },
 ];
 
@@ -75,8 +80,43 @@ enum Measure {
 enum Test {
     Flag(Flag, String),
     SameShape { a: String, b: String, strict: bool },
+    Neighbour { of: String, producer: bool, what: String, ops: Vec<&'static Op> },
     Compare(Measure, String, Cmp, Value),
     Not(Box<Test>),
+}
+
+impl Test {
+    /// The test as it is written.
+    fn text(&self) -> String {
+        match self {
+            Test::Flag(flag, of) => {
+                let flag = match flag {
+                    Flag::Constant => "constant",
+                    Flag::Scalar => "scalar",
+                    Flag::Floating => "floating",
+                    Flag::SingleUse => "single_use",
+                };
+                format!("{flag}({of})")
+            }
+            Test::SameShape { a, b, strict } => {
+                format!("{}({a}, {b})", if *strict { "same_shape" } else { "compatible_shape" })
+            }
+            Test::Neighbour { of, producer, what, .. } => {
+                format!("{}({of}, {what})", if *producer { "produced_by" } else { "used_by" })
+            }
+            Test::Compare(m, of, cmp, want) => {
+                let cmp = COMPARISONS.iter().find(|(_, c)| c == cmp).map_or("", |(t, _)| t);
+                let what = match m {
+                    Measure::Rank => format!("rank({of})"),
+                    Measure::DType => format!("dtype({of})"),
+                    Measure::Dim(d) => format!("dim({of}, {d})"),
+                    Measure::Param(p) => format!("{of}.{p}"),
+                };
+                format!("{what} {cmp} {}", show(want))
+            }
+            Test::Not(inner) => format!("not {}", inner.text()),
+        }
+    }
 }
 
 /// A resolved condition.
@@ -153,6 +193,20 @@ fn test(c: &mut Cursor<'_>, p: &Pattern) -> Result<Test, PatternError> {
         let b = name(c, p)?;
         c.expect(")")?;
         return Ok(Test::SameShape { a, b, strict: word == "same_shape" });
+    }
+    if matches!(word, "produced_by" | "used_by") {
+        c.expect("(")?;
+        let of = name(c, p)?;
+        c.expect(",")?;
+        c.skip();
+        let at = c.at;
+        let what = c.word().ok_or_else(|| c.error("expected an op"))?;
+        let ops = p.named(what);
+        if ops.is_empty() {
+            return Err(PatternError::at(c.text, at, format!("unknown op, class or alternative '{what}'")));
+        }
+        c.expect(")")?;
+        return Ok(Test::Neighbour { of, producer: word == "produced_by", what: what.into(), ops });
     }
     let (measure, of) = measure(c, p, word, at)?;
     for (text, cmp) in COMPARISONS {
@@ -259,7 +313,7 @@ impl Found<'_> {
         match t {
             Test::Not(inner) => {
                 let (held, _) = self.eval(inner)?;
-                Some((!held, "what must not hold does".into()))
+                Some((!held, format!("'{}' holds", inner.text())))
             }
             Test::SameShape { a, b, strict } => {
                 let (x, y) = (self.values(a), self.values(b));
@@ -271,6 +325,9 @@ impl Found<'_> {
                 let equal = |x: &[Dim], y: &[Dim]| if *strict { x == y } else { compatible(x, y) };
                 Some((x.zip(y).is_some_and(|(x, y)| equal(&x.shape, &y.shape)), why))
             }
+            Test::Neighbour { of, producer, what, ops } => {
+                self.all(of, |a| self.neighbour(of, *producer, what, ops, a))
+            }
             Test::Flag(flag, of) => self.all(of, |a| self.flag(*flag, of, a)),
             Test::Compare(m, of, cmp, want) => self.all(of, |a| self.compare(m, of, *cmp, want, a)),
         }
@@ -280,6 +337,22 @@ impl Found<'_> {
         let results: Vec<(bool, String)> = self.values(of).iter().map(f).collect();
         let failed = results.iter().find(|r| !r.0).cloned();
         failed.or_else(|| results.into_iter().next())
+    }
+
+    fn neighbour(&self, of: &str, producer: bool, what: &str, ops: &[&'static Op], a: &Arg) -> (bool, String) {
+        let Arg::Node(n) = a else { return (false, format!("{of} is no node")) };
+        let is = |n: NodeId| self.g.node(n).op().is_some_and(|o| ops.contains(&o));
+        if !producer {
+            let held = users(self.g, *n).into_iter().any(|u| !self.state.nodes.contains(&u) && is(u));
+            return (held, format!("no {what} uses {of}"));
+        }
+        // A getitem stands for what it takes from.
+        let node = self.g.node(*n);
+        let from = match (node.op(), node.args.first()) {
+            (Some(o), Some(Arg::Node(tuple))) if o.name == "getitem" => *tuple,
+            _ => *n,
+        };
+        (is(*n) || is(from), format!("{of} is not the result of {what}"))
     }
 
     fn flag(&self, flag: Flag, of: &str, a: &Arg) -> (bool, String) {

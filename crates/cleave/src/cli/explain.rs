@@ -20,12 +20,15 @@ pub struct Args {
     model: PathBuf,
     /// Only this node, with what nearly matched.
     node: Option<String>,
-    /// The quantizer: a built-in name or a file [default: cpu].
+    /// The quantizer: a built-in name or a file; a further one takes what those before left [default: cpu].
     #[arg(long, value_name = "NAME|FILE")]
-    quantizer: Option<String>,
+    quantizer: Vec<String>,
     /// Leave these nodes in float: an op, node, module glob or pattern.
     #[arg(long, value_name = "SELECTOR")]
     float: Vec<String>,
+    /// Quantize these units and no others: an op, node, module glob or pattern.
+    #[arg(long, value_name = "SELECTOR")]
+    only: Vec<String>,
     /// Sizes of symbolic dimensions, as N=1; what is not named is 1.
     #[arg(long, value_name = "SYMBOL=SIZE")]
     bind: Vec<String>,
@@ -34,10 +37,11 @@ pub struct Args {
 }
 
 pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
-    let model = Model::read(&a.model)?.with_quantizer(a.quantizer.as_deref().unwrap_or("cpu"), &a.float);
+    let quantizer = if a.quantizer.is_empty() { "cpu".into() } else { a.quantizer.join(",") };
+    let model = Model::read(&a.model)?.with_quantizer(&quantizer, &a.float).with_only(&a.only);
     let (mut plan, g) = if is_quantized(model.export()) {
-        if a.quantizer.is_some() || !a.float.is_empty() {
-            let why = "the model is quantized already; --quantizer and --float are for float models";
+        if !(a.quantizer.is_empty() && a.float.is_empty() && a.only.is_empty()) {
+            let why = "the model is quantized already; --quantizer, --float and --only are for float models";
             return Err(Error::other(format!("{}: {why}", a.model.display())));
         }
         (read_plan(&a.model)?, model.export().clone())

@@ -1,11 +1,14 @@
 //! `cleave patterns`: quantizers, their patterns, and checking a file.
 
 use super::out::Out;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::patterns;
+use crate::stage::Model;
 use crate::table::Table;
 use cleave_quantize::{BUILT_IN, Quantizer, TomlQuantizer};
 use cleave_rewrite::PREDICATES;
 use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 
 #[derive(clap::Args, Debug)]
 pub struct Args {
@@ -20,8 +23,15 @@ enum Command {
         /// A built-in name or a file.
         quantizer: Option<String>,
     },
-    /// Check a quantizer file: names, expressions, specs.
+    /// Check a quantizer file: names, expressions, specs; with a model, what each pattern finds in it.
     Check {
+        /// The file, or a built-in name.
+        file: String,
+        /// A float model: what fires where, what declines and why.
+        model: Option<PathBuf>,
+    },
+    /// Run the tests in a quantizer file.
+    Test {
         /// The file.
         file: String,
     },
@@ -43,7 +53,9 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
             out.document(&json!({ "quantizers": rows }))?;
         }
         Command::List { quantizer: Some(name) } => list(&TomlQuantizer::load(name)?, out)?,
-        Command::Check { file } => {
+        Command::Check { file, model: Some(model) } => found(&TomlQuantizer::load(file)?, model, out)?,
+        Command::Test { file } => return tested(&TomlQuantizer::load(file)?, file, out),
+        Command::Check { file, model: None } => {
             let q = TomlQuantizer::load(file)?;
             list(&q, out)?;
             out.say(format!("{file}: {} patterns, no errors", q.patterns().len()));
@@ -59,6 +71,57 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// What each pattern finds in a model.
+fn found(q: &TomlQuantizer, model: &Path, out: &mut Out) -> Result<()> {
+    let all = patterns::check(q, Model::read(model)?.export())?;
+    let (mut fired, mut declined, mut rows) = (
+        Table::new(&["pattern", ">units", ">float", "where"]),
+        Table::new(&["node", "pattern", "failed at", "why"]),
+        vec![],
+    );
+    let mut any = false;
+    for f in &all {
+        let mut places: Vec<String> = f.units.iter().take(3).map(|u| u.join(" ")).collect();
+        places.extend(f.floats.iter().take(3).cloned());
+        let more = if f.units.len().max(f.floats.len()) > 3 { "; …" } else { "" };
+        let places = format!("{}{more}", places.join("; "));
+        fired.row([f.pattern.clone(), f.units.len().to_string(), f.floats.len().to_string(), places]);
+        for (node, m) in &f.declined {
+            any = true;
+            declined.row([node.as_str(), f.pattern.as_str(), m.step.as_str(), m.why.as_str()]);
+        }
+        let misses: Vec<Value> =
+            f.declined.iter().map(|(n, m)| json!({"node": n, "step": m.step, "why": m.why})).collect();
+        rows.push(json!({"pattern": f.pattern, "units": f.units, "float": f.floats, "declined": misses}));
+    }
+    out.say(fired.to_string().trim_end());
+    if any {
+        out.say(format!("\nnearly matched, in nodes that no pattern took:\n{}", declined.to_string().trim_end()));
+    }
+    out.document(&json!({"quantizer": q.name(), "patterns": rows}))
+}
+
+/// Runs the tests of a file.
+fn tested(q: &TomlQuantizer, file: &str, out: &mut Out) -> Result<bool> {
+    if q.tests().is_empty() {
+        return Err(Error::other(format!("{file}: it has no [[test]]")));
+    }
+    let results = patterns::test(q);
+    for r in &results {
+        match &r.failure {
+            None => out.say(format!("ok      {}: {}; kernels {}", r.name, r.found.join("; "), r.kernels.join(", "))),
+            Some(why) => out.say(format!("FAILED  {}: {why}", r.name)),
+        }
+    }
+    let failed = results.iter().filter(|r| r.failure.is_some()).count();
+    let rows: Vec<Value> = results
+        .iter()
+        .map(|r| json!({"name": r.name, "units": r.found, "kernels": r.kernels, "failure": r.failure}))
+        .collect();
+    out.document(&json!({"passed": results.len() - failed, "failed": failed, "tests": rows}))?;
+    Ok(failed == 0)
 }
 
 fn list(q: &TomlQuantizer, out: &mut Out) -> Result<()> {

@@ -26,12 +26,16 @@ pub struct Args {
     /// Samples that are used [default: all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     samples: Option<u32>,
-    /// The quantizer, a built-in name or a file [default: cpu for .clv, onnx for .onnx, xnnpack for .pt2].
+    /// The quantizer, a built-in name or a file; a further one takes what those before left
+    /// [default: cpu for .clv, onnx for .onnx, xnnpack for .pt2].
     #[arg(long, value_name = "NAME|FILE")]
-    quantizer: Option<String>,
+    quantizer: Vec<String>,
     /// Leave these nodes in float: an op, node, module glob or pattern.
     #[arg(long, value_name = "SELECTOR")]
     float: Vec<String>,
+    /// Quantize these units and no others: an op, node, module glob or pattern.
+    #[arg(long, value_name = "SELECTOR")]
+    only: Vec<String>,
     /// Leave infinite values out of the statistics instead of refusing them.
     #[arg(long)]
     ignore_infinities: bool,
@@ -57,8 +61,9 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
         return Err(Error::other(format!("--samples {}: {} has {}", data.samples, a.calib.display(), data.data.len())));
     }
     let settings = Settings {
-        quantizer: a.quantizer.clone().unwrap_or(format.quantizer().into()),
+        quantizer: if a.quantizer.is_empty() { format.quantizer().into() } else { a.quantizer.join(",") },
         float: a.float.clone(),
+        only: a.only.clone(),
         infinities: if a.ignore_infinities { Infinities::Ignore } else { Infinities::Refuse },
         check: a.check as usize,
         run: a.run.options()?,

@@ -17,12 +17,13 @@ pub use rules::RULES;
 
 use crate::error::{DecomposeError, Result};
 use crate::functional::{functionalize, resolve_sizes};
-use cleave_ir::graph::Graph;
+use cleave_ir::graph::{Graph, Node};
 use cleave_ir::subgraph::take_branches;
 use cleave_ir::transform;
 use cleave_ir::{Levels, Value, verify};
 pub use cleave_rewrite::Trace;
-use cleave_rewrite::{Alternatives, Bound, Pattern, Rule};
+use cleave_rewrite::{AdmitFn, Alternatives, Bound, Pattern, Rule};
+use indexmap::IndexMap;
 use std::sync::LazyLock;
 
 /// What a rule builds in the place of a match, or why it declines.
@@ -94,18 +95,50 @@ pub fn raise(src: &Graph) -> Result<(Graph, Trace)> {
     raise_by(src, &ALL)
 }
 
+/// Rules that fold constants into what stands before them: they take arithmetic away that a pattern may name.
+const FOLDING: [&str; 4] = ["channel_affine", "conv_scale", "conv_shift", "linear_bias"];
+
+/// [`raise`], but where `patterns` match what they name stays: a unit of `mul(conv(x, w), s)` can be spoken of though
+/// `s` could be folded into `w`.
+///
+/// # Errors
+/// As [`raise`].
+pub fn raise_for(src: &Graph, patterns: &[&Pattern]) -> Result<(Graph, Trace)> {
+    if patterns.is_empty() {
+        return raise(src);
+    }
+    let folds = |r: &Rule| FOLDING.contains(&r.name.as_str());
+    let no = |r: &Rule, _: &Node| if folds(r) { Err("folding comes later".into()) } else { Ok(()) };
+    let (g, _) = raise_admitted(src, &ALL, &no)?;
+    let mut named: IndexMap<&str, &str> = IndexMap::new();
+    for p in patterns {
+        for m in g.ids().filter_map(|id| p.match_at(&g, id).ok()) {
+            named.extend(p.named_nodes(&m).into_iter().map(|n| (g.node(n).name.as_str(), p.text())));
+        }
+    }
+    raise_admitted(src, &ALL, &|r, n| match named.get(n.name.as_str()).filter(|_| folds(r)) {
+        Some(p) => Err(format!("{} is named by the pattern {p}", n.name)),
+        None => Ok(()),
+    })
+}
+
+/// The rules applied to any node.
 fn raise_by(src: &Graph, rules: &[&Rule]) -> Result<(Graph, Trace)> {
+    raise_admitted(src, rules, &|_, _| Ok(()))
+}
+
+fn raise_admitted(src: &Graph, rules: &[&Rule], admit: &AdmitFn<'_>) -> Result<(Graph, Trace)> {
     let mut inner = Trace::default();
     let functional = functionalize(src)?;
     let g = functional.map_subgraphs(&mut |g| {
-        let (g, trace) = raise_by(g, rules)?;
+        let (g, trace) = raise_admitted(g, rules, admit)?;
         inner.applied.extend(trace.applied);
         inner.declined.extend(trace.declined);
         Ok::<_, DecomposeError>(g)
     })?;
     let g = take_branches(&normal::resolve(&prims::lifted(&resolve_sizes(&g)?)?)?)?;
     let g = normal::literals(&normal::pads(&g)?)?;
-    let (g, mut trace) = cleave_rewrite::rewrite(&g, rules)?;
+    let (g, mut trace) = cleave_rewrite::rewrite_admitted(&g, rules, admit)?;
     trace.applied.splice(0..0, inner.applied);
     trace.declined.splice(0..0, inner.declined);
     let g = transform::prune(&g);
@@ -222,6 +255,30 @@ mod tests {
         let (g, trace) = raise(&text::parse(&src).unwrap()).unwrap();
         assert_eq!(g.to_string(), want);
         assert!(trace.applied.iter().any(|a| a.rule == "hardswish"), "{trace:?}");
+    }
+
+    #[test]
+    fn what_a_pattern_names_is_not_folded_away() {
+        let src = r#"graph(%x: f32[1, 3, 8, 8]) {
+  %w = param "w": f32[4, 3, 1, 1]
+  %s = param "s": f32[1, 4, 1, 1]
+  %c = aten.conv2d(%x, %w)
+  %m = aten.mul.Tensor(%c, %s)
+  %r = aten.relu(%m)
+  %d = aten.conv2d(%r, %w_1)
+  %n = aten.mul.Tensor(%d, %s)
+  return %n
+}"#;
+        let src = src.replace("  %c =", "  %w_1 = param \"w1\": f32[4, 4, 1, 1]\n  %c =");
+        let src = text::parse(&src).unwrap();
+        let kept = |pattern: &str| {
+            let p = Pattern::parse(pattern, &Alternatives::new()).unwrap();
+            raise_for(&src, &[&p]).unwrap().0.op_counts().get("aten.mul.Tensor").copied().unwrap_or(0)
+        };
+        assert_eq!(kept("relu(mul(conv2d(x, w), s))"), 1, "one product is named, the other folded");
+        assert_eq!(kept("mul(conv2d(x, w), s)"), 2);
+        assert_eq!(kept("relu(conv2d(x, w))"), 0, "no match, no exception");
+        assert_eq!(kept("pointwise*(conv2d(x, w), s…)"), 0, "a chain names nothing");
     }
 
     #[test]

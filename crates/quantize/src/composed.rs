@@ -1,0 +1,99 @@
+//! Several quantizers in a row: each takes what those before it left.
+
+use crate::annotate::Annotator;
+use crate::error::{QuantizeError, Result};
+use crate::quantizer::{Override, Quantizer, TomlQuantizer};
+use crate::spec::Spec;
+use cleave_rewrite::Pattern;
+
+/// Quantizers in order. Units are named `quantizer:pattern`; where a later one would have taken what an earlier one
+/// took, the plan has a note.
+pub struct Composed {
+    name: String,
+    parts: Vec<Box<dyn Quantizer>>,
+    specs: Vec<Spec>,
+    overrides: Vec<Override>,
+}
+
+impl Composed {
+    /// Puts quantizers together.
+    ///
+    /// # Errors
+    /// None at all, one twice, or two that quantize by different arithmetic: a graph has one.
+    pub fn new(parts: Vec<Box<dyn Quantizer>>) -> Result<Composed> {
+        let fail = |why: String| Err(QuantizeError::Compose(why));
+        let Some(first) = parts.first() else { return fail("there is no quantizer".into()) };
+        let how = |q: &dyn Quantizer| if q.divides() { "divides by the scale" } else { "multiplies by its reciprocal" };
+        for (i, p) in parts.iter().enumerate() {
+            if p.divides() != first.divides() {
+                let (a, b) = (how(first.as_ref()), how(p.as_ref()));
+                return fail(format!(
+                    "'{}' {a} and '{}' {b}: one graph has one arithmetic; set arithmetic in a file that extends one",
+                    first.name(),
+                    p.name()
+                ));
+            }
+            if parts[..i].iter().any(|o| o.name() == p.name()) {
+                return fail(format!("'{}' stands twice", p.name()));
+            }
+        }
+        let (mut specs, mut overrides) = (vec![], vec![]);
+        for p in &parts {
+            let at = specs.len();
+            specs.extend(p.specs().iter().cloned());
+            overrides.extend(p.overrides().iter().cloned().map(|o| {
+                let replace = o.replace.iter().map(|(a, b)| (a + at, b + at)).collect();
+                Override { replace, ..o }
+            }));
+        }
+        let name = parts.iter().map(|p| p.name()).collect::<Vec<_>>().join("+");
+        Ok(Composed { name, parts, specs, overrides })
+    }
+}
+
+impl Quantizer for Composed {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn divides(&self) -> bool {
+        self.parts[0].divides()
+    }
+
+    fn leaves_unread_float(&self) -> bool {
+        self.parts.iter().all(|p| p.leaves_unread_float())
+    }
+
+    fn specs(&self) -> &[Spec] {
+        &self.specs
+    }
+
+    fn names(&self) -> Vec<&Pattern> {
+        self.parts.iter().flat_map(|p| p.names()).collect()
+    }
+
+    fn overrides(&self) -> &[Override] {
+        &self.overrides
+    }
+
+    fn annotate(&self, a: &mut Annotator<'_>) -> Result<()> {
+        let mut at = 0;
+        for p in &self.parts {
+            a.within(p.name(), at, |a| p.annotate(a))?;
+            at += p.specs().len();
+        }
+        Ok(())
+    }
+}
+
+/// Quantizers by name or file, separated by commas; several are composed in this order.
+///
+/// # Errors
+/// One that cannot be loaded, or that does not go with the others.
+pub fn load(names: &str) -> Result<Box<dyn Quantizer>> {
+    let mut all = names.split(',').map(|n| TomlQuantizer::load(n.trim())).collect::<Result<Vec<_>>>()?;
+    if all.len() == 1 {
+        return Ok(Box::new(all.remove(0)));
+    }
+    Ok(Box::new(Composed::new(all.into_iter().map(|q| Box::new(q) as Box<dyn Quantizer>).collect())?))
+}
