@@ -128,7 +128,7 @@ struct Place<'a> {
 impl Place<'_> {
     /// Whether it is a file of this program's.
     fn built_in(&self) -> bool {
-        BUILT_IN.iter().any(|(_, text)| std::ptr::eq(*text, self.text))
+        BUILT_IN.iter().any(|(_, text)| *text == self.text)
     }
 
     fn error(&self, offset: usize, why: impl Into<String>) -> QuantizeError {
