@@ -4,7 +4,7 @@ use crate::backend::{Backend, CpuEvaluator};
 use crate::error::{Error, Result};
 use crate::metrics::{Comparison, Similarity};
 use crate::model::is_quantized;
-use cleave_decompose::{decompose, materialise_dims};
+use cleave_decompose::{Table, decompose, materialise_dims, plain_attention};
 use cleave_formats::{clv, onnx, pt2};
 use cleave_ir::{Graph, NodeId, Tensor};
 use cleave_quantize::{
@@ -328,10 +328,16 @@ pub fn write_with(path: &Path, g: &Graph, plan: Option<&Plan>) -> Result<()> {
             }
             clv::write_clv(path, g, &extra)?;
         }
-        Format::Onnx => onnx::write_onnx(path, &decompose(g, &cleave_decompose::Table::named("semantic")?)?)?,
+        Format::Onnx => onnx::write_onnx(path, &for_onnx(g)?)?,
         Format::Pt2 => pt2::write_pt2(path, &materialise_dims(g)?)?,
     }
     Ok(())
+}
+
+/// The graph in ops that ONNX files can hold.
+fn for_onnx(g: &Graph) -> Result<Graph> {
+    let table = Table::semantic().without(onnx::can_write, "no operator that runtimes know says the same");
+    Ok(decompose(&plain_attention(g)?, &table)?)
 }
 
 /// The plan that a .clv carries.
