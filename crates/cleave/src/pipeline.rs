@@ -4,7 +4,7 @@ use crate::backend::{Backend, CpuEvaluator};
 use crate::error::{Error, Result};
 use crate::metrics::{Comparison, Similarity};
 use crate::model::is_quantized;
-use cleave_decompose::{decompose, materialise_dims};
+use cleave_decompose::{Table, decompose, materialise_dims, plain_attention};
 use cleave_formats::{clv, onnx, pt2};
 use cleave_ir::{Graph, NodeId, Tensor};
 use cleave_quantize::{
@@ -350,20 +350,16 @@ pub fn write_with(path: &Path, g: &Graph, plan: Option<&Plan>) -> Result<()> {
             }
             clv::write_clv(path, g, &extra)?;
         }
-        Format::Onnx => onnx::write_onnx(path, &decompose(g, &onnx_table(g)?)?)?,
+        Format::Onnx => onnx::write_onnx(path, &for_onnx(g)?)?,
         Format::Pt2 => pt2::write_pt2(path, &materialise_dims(g)?)?,
     }
     Ok(())
 }
 
-/// Breaks up what ONNX has no word for, and leaves semantic ops whole.
-fn onnx_table(g: &Graph) -> Result<cleave_decompose::Table> {
-    let foreign = |n: &cleave_ir::Node| n.op().is_some_and(|o| !onnx::can_write(o));
-    if !g.nodes().any(|(_, n)| foreign(n)) {
-        return Ok(cleave_decompose::Table::named("semantic")?);
-    }
-    let words: Vec<&str> = cleave_ir::op::all().filter(|o| onnx::can_write(o)).map(|o| o.name).collect();
-    Ok(cleave_decompose::Table::supporting("onnx", &words)?)
+/// The graph in ops that ONNX files can hold.
+fn for_onnx(g: &Graph) -> Result<Graph> {
+    let table = Table::semantic().without(onnx::can_write, "no operator that runtimes know says the same");
+    Ok(decompose(&plain_attention(g)?, &table)?)
 }
 
 /// The plan that a .clv carries.

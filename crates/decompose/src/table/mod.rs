@@ -150,6 +150,17 @@ impl Table {
         t
     }
 
+    /// The table with whatever has a rule and is not among what a backend has broken up as well.
+    #[must_use]
+    pub fn without(mut self, has: impl Fn(&Op) -> bool, reason: &str) -> Table {
+        for o in op::all().filter(|o| o.rule.is_some() && !has(o) && !o.schema.mutates()) {
+            if !self.decomposes(o) {
+                self.set(o, true, reason, "add");
+            }
+        }
+        self
+    }
+
     /// For a backend that has these ops and no others: whatever else has a rule is broken up.
     ///
     /// # Errors
@@ -347,7 +358,7 @@ mod tests {
     fn amending_says_what_it_cannot_do() {
         let t = Table::empty();
         let e = |d: &[String], k: &[String]| t.clone().amend(d, k).unwrap_err().to_string();
-        assert_eq!(e(&wish("hardswosh"), &[]), "unknown op 'hardswosh'");
+        assert_eq!(e(&wish("hardswosh"), &[]), "unknown op 'hardswosh'; `cleave ops` lists them");
         assert_eq!(e(&wish("aten.mm"), &[]), "op 'aten.mm' has no rule to decompose it by");
         assert_eq!(e(&[], &wish("hardswish")), "table 'empty' keeps 'hardswish' as it is; --keep changes nothing");
         assert_eq!(
