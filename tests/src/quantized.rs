@@ -3,7 +3,7 @@
 use cleave::error::Result;
 use cleave::pipeline::{Quantized, Settings, quantize};
 use cleave_ir::{Graph, Tensor};
-use cleave_quantize::Status;
+use cleave_quantize::{Quantizer, Status};
 use cleave_runtime::{Options, Session, reference};
 use tempfile::tempdir;
 
@@ -105,6 +105,19 @@ pub fn agrees_by(quantizers: &[&str], g: &Graph, x: &Tensor, float: &[&str], lim
 /// [`agrees_by`] all built-in quantizers, within 4 steps.
 pub fn agrees(g: &Graph, x: &Tensor) -> Vec<Quantized> {
     agrees_by(&cleave_quantize::BUILT_IN.map(|(n, _)| n), g, x, &[], None)
+}
+
+/// A quantizer's file that extends a built-in one and observes least and greatest values: nothing is cut off.
+pub fn uncut(base: &str) -> tempfile::NamedTempFile {
+    let q = cleave_quantize::TomlQuantizer::load(base).unwrap_or_else(|e| panic!("{e}"));
+    let range = q.specs().iter().find(|s| s.name == "activation").map(|s| s.range);
+    let dtype = if range.is_some_and(|r| r.min < 0) { "s8" } else { "u8" };
+    let spec =
+        format!("[spec.activation]\ndtype = \"{dtype}\"\nscheme = \"per_tensor_affine\"\nobserver = \"minmax\"\n");
+    let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap_or_else(|e| panic!("{e}"));
+    std::fs::write(file.path(), format!("[quantizer]\nname = \"{base}\"\nextends = \"{base}\"\n{spec}"))
+        .unwrap_or_else(|e| panic!("{e}"));
+    file
 }
 
 /// The status of a node in the plan.

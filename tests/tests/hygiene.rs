@@ -7,7 +7,7 @@ use cleave_quantize::Status;
 use cleave_runtime::{Options, Session};
 use cleave_tests::onnx::{Attr, Net};
 use cleave_tests::quantized::{
-    agrees, agrees_by, numbers, quantized, range, reason, results, samples, status, through_onnx, worst,
+    agrees, agrees_by, numbers, quantized, range, reason, results, samples, status, through_onnx, uncut, worst,
 };
 use half::f16;
 
@@ -274,5 +274,203 @@ fn ort_21_the_greatest_products_do_not_saturate() {
             cleave_kernels::Level::ALL.iter().filter_map(|l| cleave_kernels::Isa::new(*l)).map(run).collect();
         assert!(all.iter().all(|y| *y == all[0]));
         assert!((all[0][0].to_f32()[0] - 27.0).abs() < 0.2);
+    }
+}
+
+/// A graph with made-up constants.
+fn graph(text: &str) -> Graph {
+    let mut g = cleave_ir::text::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let names: Vec<(String, Vec<usize>)> = g.constants.iter().map(|(n, t)| (n.clone(), t.shape().to_vec())).collect();
+    for (name, shape) in names {
+        let t = numbers(&shape, 0.5);
+        let positive = || Tensor::new(&shape, t.to_f32().iter().map(|v| v.abs() + 0.3).collect::<Vec<f32>>());
+        g.constants.insert(name.clone(), if name.contains("var") { positive() } else { t });
+    }
+    g
+}
+
+fn net(body: &str) -> Graph {
+    graph(&format!(
+        "graph(%x: f32[N, 3, 6, 6]) where 1 <= N {{
+  %w = param \"w\": f32[4, 3, 3, 3]
+  %v = param \"v\": f32[4, 4, 1, 1]
+  %m = buffer \"m\": f32[4]
+  %var = buffer \"var\": f32[4]
+{body}
+}}
+"
+    ))
+}
+
+#[test]
+fn torch_relu_in_every_spelling_is_one_unit() {
+    let spellings = [
+        "aten.relu(%c)",
+        "aten.relu_(%c)",
+        "aten.clamp_min(%c, 0)",
+        "aten.clamp(%c, 0)",
+        "aten.clamp(%c, 0, none)",
+        "aten.hardtanh(%c, 0, 6)",
+        "aten.relu6(%c)",
+        "aten.clamp(%c, 0, 6)",
+    ];
+    for spelling in spellings {
+        let g = net(&format!("  %c = aten.conv2d(%x, %w)\n  %r = {spelling}\n  return %r"));
+        for q in agrees(&g, &image()) {
+            let unit = q.annotations.units.iter().find(|u| u.nodes.len() == 2);
+            let shared = q.annotations.units.len() == 2 && spelling.contains('6');
+            assert!(unit.is_some() || shared, "{spelling} by {}: {:?}", q.annotations.quantizer, q.converted.plan.rows);
+        }
+    }
+}
+
+#[test]
+fn torch_a_module_used_twice_is_two_sites() {
+    let g = net(
+        "  %c = aten.conv2d(%x, %w)\n  %r = aten.relu(%c)\n  %d = aten.conv2d(%r, %v)\n  %s = aten.relu(%d)\n  return %s",
+    );
+    for q in agrees(&g, &image()) {
+        let units = q.annotations.units.iter().filter(|u| u.nodes.len() == 2).count();
+        assert_eq!(units, 2, "{}", q.annotations.quantizer);
+    }
+}
+
+#[test]
+fn torch_a_batch_norm_whose_convolution_has_another_reader_is_not_folded() {
+    let bn = "aten.batch_norm(%c, none, none, %m, %var, false, 0.1, 1e-3, false)";
+    for other in ["aten.sigmoid(%c)", "aten.conv2d(%c, %v)", "aten.add.Tensor(%c, %c)"] {
+        let g = net(&format!("  %c = aten.conv2d(%x, %w)\n  %n = {bn}\n  %o = {other}\n  return %n, %o"));
+        for q in agrees(&g, &image()) {
+            assert!(q.prepared.graph.find("n").is_some(), "{other}");
+            assert_eq!(reason(&q, "n"), "not folded: c has 2 users");
+        }
+    }
+    let g = net(&format!("  %c = aten.conv2d(%x, %w)\n  %n = {bn}\n  return %n, %c"));
+    agrees(&g, &image());
+}
+
+#[test]
+fn torch_a_batch_norm_has_its_own_eps() {
+    for eps in ["1e-5", "1e-3", "0.1", "2.0"] {
+        let g = net(&format!(
+            "  %c = aten.conv2d(%x, %w)\n  %n = aten.batch_norm(%c, none, none, %m, %var, false, 0.1, {eps}, false)\n  return %n"
+        ));
+        agrees(&g, &image());
+    }
+}
+
+#[test]
+fn torch_what_is_misspelt_or_missing_is_an_error() {
+    let g = stem().node("Relu", "y", "z", &[]).read("z");
+    for selector in ["module:layr1.*", "op:conv2", "node:yy", "pattern:conv_bn_acts", "conv3d"] {
+        let e = quantized(&g, "cpu", &[selector], &image()).err().unwrap().to_string();
+        assert!(e.starts_with(&format!("selector '{selector}': it selects no node")), "{e}");
+    }
+    let none = Tensor::new(&[0, 3, 6, 6], Vec::<f32>::new());
+    let e = quantized(&g, "cpu", &[], &none).err().unwrap().to_string();
+    assert!(e.contains("no calibration samples"), "{e}");
+    let nothing = Net::new("1 4").node("Sin", "x", "y", &[]).read("y");
+    let e = quantized(&nothing, "cpu", &[], &samples(&[1, 4])).err().unwrap().to_string();
+    assert!(e.starts_with("quantizer 'cpu' found nothing to quantize among 1 compute nodes"), "{e}");
+}
+
+#[test]
+fn torch_a_symbolic_batch_stays_symbolic() {
+    let g = net("  %c = aten.conv2d(%x, %w)\n  %f = aten.flatten.using_ints(%c, 1)\n  return %f");
+    for quantizer in ALL {
+        let q = quantized(&g, quantizer, &[], &image()).unwrap();
+        let read = through_onnx(&q.converted.graph);
+        let shape = &read.tensor_meta(read.placeholders()[0]).unwrap().shape;
+        assert_eq!(shape[0].as_const(), None, "{quantizer}: {shape:?}");
+        for n in [1, 3] {
+            let [y, fast] = results(&read, &numbers(&[n, 3, 6, 6], 1.0));
+            assert_eq!((y[0].shape(), fast[0].shape()), (&[n, 64][..], &[n, 64][..]));
+        }
+    }
+}
+
+#[test]
+fn torch_views_of_every_kind_carry_a_scale() {
+    let views = [
+        "aten.permute(%c, [0, 2, 3, 1])",
+        "aten.transpose.int(%c, 2, 3)",
+        "aten.reshape(%c, [<N>, 4, 16])",
+        "aten.flatten.using_ints(%c, 1)",
+        "aten.unsqueeze(%c, 1)",
+        "aten.slice.Tensor(%c, 2, 1, 3)",
+        "aten.select.int(%c, 1, 2)",
+        "aten.expand(%c, [-1, 4, 4, 4])",
+        "aten.narrow(%c, 1, 0, 2)",
+        "aten.pixel_shuffle(%c, 2)",
+        "aten.flip(%c, [2])",
+        "aten.channel_shuffle(%c, 2)",
+    ];
+    for view in views {
+        let text = format!("  %c = aten.conv2d(%x, %w)\n  %p = {view}\n  %a = aten.add.Tensor(%p, %p)\n  return %a");
+        let moves = ["pixel_shuffle", "flip", "channel_shuffle"].iter().any(|m| view.contains(m));
+        // Readers of QDQ fuse views, and no other moves.
+        let quantizers = if moves { &["cpu"][..] } else { &["cpu", "onnx"] };
+        for q in agrees_by(quantizers, &net(&text), &image(), &[], None) {
+            let floats: Vec<_> = q.converted.plan.rows.iter().filter(|r| r.status == Status::Float).collect();
+            assert!(floats.is_empty(), "{view} by {}: {floats:?}", q.annotations.quantizer);
+        }
+    }
+}
+
+#[test]
+fn torch_parts_of_different_scales_are_concatenated() {
+    for factor in ["10.0", "0.05"] {
+        let text = format!(
+            "  %u = param \"u\": f32[4, 3, 3, 3]
+  %c = aten.conv2d(%x, %w)
+  %d = aten.conv2d(%x, %u)
+  %t = aten.mul.Tensor(%d, {factor})
+  %y = aten.cat([%c, %t, %c], 1)
+  return %y"
+        );
+        agrees(&net(&text), &image());
+    }
+}
+
+#[test]
+fn others_an_initializer_feeds_two_products() {
+    let net = Net::new("1 4 8").init("w", numbers(&[8, 8], 0.5)).node("MatMul", "x w", "y", &[]);
+    let net = net.node("Relu", "y", "z", &[]).node("MatMul", "z w", "u", &[]).node("MatMul", "x w", "t", &[]);
+    for q in agrees(&net.node("Add", "u t", "s", &[]).read("s"), &samples(&[1, 4, 8])) {
+        let stored = q.converted.graph.constants.values().filter(|t| t.elements::<i8>().is_some());
+        assert_eq!(stored.count(), 1, "{}: it is stored once", q.annotations.quantizer);
+    }
+}
+
+#[test]
+fn others_scales_per_channel_lie_on_the_axis_of_the_op() {
+    // Channels of very different sizes: a wrong axis would be seen.
+    let spread = |shape: &[usize], axis: usize| {
+        let (inner, n) = (shape[axis + 1..].iter().product::<usize>(), shape[axis]);
+        let t = numbers(shape, 1.0);
+        let scaled = t.to_f32().iter().enumerate().map(|(i, v)| v * 2f32.powi((i / inner % n) as i32 - 2)).collect();
+        Tensor::new::<f32>(shape, scaled)
+    };
+    let group = |g| [("group", Attr::Int(g)), ("strides", Attr::Ints(vec![2, 2]))];
+    let cases: [(&str, Tensor, i64, usize); 6] = [
+        ("Conv", spread(&[4, 4, 3, 3], 0), 1, 0),
+        ("Conv", spread(&[4, 1, 3, 3], 0), 4, 0),
+        ("Conv", spread(&[8, 2, 3, 3], 0), 2, 0),
+        ("ConvTranspose", spread(&[4, 4, 3, 3], 1), 1, 1),
+        ("ConvTranspose", spread(&[4, 1, 3, 3], 1), 4, 1),
+        ("ConvTranspose", spread(&[4, 3, 3, 3], 1), 2, 1),
+    ];
+    for (op, w, groups, axis) in cases {
+        let shape = w.shape().to_vec();
+        let outputs = if axis == 0 { shape[0] } else { shape[1] * groups as usize };
+        let net = Net::new("1 4 6 6").init("w", w).init("b", numbers(&[outputs], 1.0));
+        let g = net.node(op, "x w b", "y", &group(groups)).read("y");
+        // torch's quantizer for x86 leaves transposed convolutions in float, that for XNNPACK those in groups.
+        let takes = |q: &&str| axis == 0 || !(*q == "x86" || *q == "xnnpack" && groups > 1);
+        let files: Vec<_> = ALL.into_iter().filter(takes).map(uncut).collect();
+        let quantizers: Vec<&str> = files.iter().map(|f| f.path().to_str().unwrap()).collect();
+        for q in agrees_by(&quantizers, &g, &samples(&[1, 4, 6, 6]), &[], None) {
+            assert_eq!(constant(&q.converted.graph, "w_scale").len(), shape[axis], "{op} {groups}");
+        }
     }
 }

@@ -214,7 +214,10 @@ pub fn quantize_by(
     clock.lap("calibrate");
     let converted = cleave_quantize::convert(&prepared, &stats)?;
     if converted.plan.count(Status::Quantized) == 0 {
-        let first = converted.plan.rows.iter().find_map(|r| Some((&r.node, r.reason.as_ref()?)));
+        // What a pattern had taken says more than what none did.
+        let mut rows = converted.plan.rows.iter().filter(|r| r.reason.is_some()).collect::<Vec<_>>();
+        rows.sort_by_key(|r| r.pattern.is_none());
+        let first = rows.first().and_then(|r| Some((&r.node, r.reason.as_ref()?)));
         let why = first.map_or(String::new(), |(n, why)| format!("; {n}: {why}"));
         return Err(Error::other(format!("nothing is left to quantize after calibration{why}")));
     }

@@ -330,3 +330,79 @@ fn the_readme_is_true() {
     }
     assert!(ran >= 10, "{ran} commands");
 }
+
+/// A file whose pattern is tested in it, and the same with a test that does not hold.
+#[test]
+fn patterns_are_checked_on_a_model_and_tested() {
+    let dir = workplace();
+    let (dir, file) = (dir.path(), "mine.toml");
+    let out = |o: &Output| String::from_utf8_lossy(&o.stdout).into_owned();
+    let text = "[quantizer]\nname = \"mine\"\nextends = \"cpu\"\n
+[[pattern]]
+name = \"conv_silu\"
+match = \"silu(conv2d(x, w, b?))\"
+where = [\"constant(w)\", \"single_use(conv2d)\"]
+inputs = { x = \"activation\", w = \"weight\", b = \"bias\" }
+output = \"activation\"
+
+[[test]]
+name = \"a pair\"
+graph = '''graph(%x: f32[N, 3, 8, 8]) {
+  %w = param \"w\": f32[4, 3, 3, 3]
+  %conv2d = aten.conv2d(%x, %w): f32[N, 4, 6, 6]
+  %silu = aten.silu(%conv2d): f32[N, 4, 6, 6]
+  return %silu
+}'''
+units = [\"conv_silu: conv2d silu\"]
+";
+    std::fs::write(dir.join(file), text).unwrap();
+    let o = cleave(dir, &["patterns", "test", file]);
+    assert!(
+        o.status.success() && out(&o).starts_with("ok      a pair: conv_silu: conv2d silu; kernels"),
+        "{}",
+        out(&o)
+    );
+    let v = json(dir, &["patterns", "check", file, "tiny.pt2"]);
+    assert_eq!(
+        (v["patterns"][0]["pattern"].as_str(), v["patterns"][0]["units"].as_array().map(Vec::len)),
+        (Some("conv_silu"), Some(0))
+    );
+    assert!(
+        v["patterns"].as_array().unwrap().iter().any(|p| p["pattern"] == "conv_bn_act" && p["units"][0].is_array())
+    );
+    std::fs::write(dir.join(file), text.replace("units = [\"conv_silu", "units = [\"conv_sulu")).unwrap();
+    let o = cleave(dir, &["patterns", "test", file]);
+    assert_eq!(o.status.code(), Some(1));
+    assert!(out(&o).starts_with("FAILED  a pair: expected [\"conv_sulu: conv2d silu\"]"), "{}", out(&o));
+}
+
+#[test]
+fn units_are_selected_and_quantizers_composed() {
+    let dir = workplace();
+    let dir = dir.path();
+    let quantized = |more: &[&str]| {
+        let args = ["quantize", "tiny.pt2", "-o", "q.clv", "--calib", "calib.npy"];
+        json(dir, &[&args[..], more].concat())
+    };
+    let all = quantized(&[])["plan"]["quantized"].as_u64().unwrap();
+    let only = quantized(&["--only", "op:linear"]);
+    assert_eq!(only["plan"]["quantized"], 5, "the layer, and four batch norms that are folded: {only}");
+    let why = only["plan"]["float"][0]["reason"].as_str().unwrap();
+    assert_eq!(why, "not selected: only 'op:linear' is quantized");
+    let both = quantized(&["--quantizer", "cpu", "--quantizer", "onnx"]);
+    assert_eq!(both["plan"]["quantized"].as_u64(), Some(all));
+    let notes = both["plan"]["notes"].to_string();
+    assert!(notes.contains("conflict: cpu took") && notes.contains("that onnx would take too"), "{notes}");
+    std::fs::remove_file(dir.join("q.clv")).unwrap();
+    let args = ["quantize", "tiny.pt2", "-o", "q.clv", "--calib", "calib.npy"];
+    for (more, want) in [
+        (&["--only", "op:gelu"][..], "error: selector 'op:gelu': it selects no node of the graph"),
+        (&["--float", "pattern:cat"][..], "error: selector 'pattern:cat': it selects no node of the graph"),
+        (&["--float", "*"][..], "error: quantizer 'cpu' found nothing to quantize"),
+        (&["--quantizer", "cpu", "--quantizer", "x86"][..], "error: quantizers: 'cpu' divides by the scale"),
+    ] {
+        let e = error(dir, &[&args[..], more].concat());
+        assert!(e.starts_with(want), "{e}");
+        assert!(!dir.join("q.clv").exists(), "{more:?} left a file");
+    }
+}

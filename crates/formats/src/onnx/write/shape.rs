@@ -36,6 +36,7 @@ pub(super) const OPS: &[Entry] = &[
     ("aten.index_select", 13, |o| gather(o, "self", "index")),
     ("aten.embedding", 13, |o| gather(o, "weight", "indices")),
     ("aten.constant_pad_nd", 13, |o| pad(o, "constant")),
+    ("aten.flip", 13, flip),
     ("aten.pad", 13, pad_by_mode),
     ("aten.reflection_pad1d", 13, |o| pad(o, "reflect")),
     ("aten.reflection_pad2d", 13, |o| pad(o, "reflect")),
@@ -214,6 +215,16 @@ fn gather(o: &mut Out<'_, '_>, from: &str, index: &str) -> Step {
     let axis = if o.args.given("dim") { o.args.int("dim")? } else { 0 };
     let inputs = vec![o.input(from)?, o.input(index)?];
     o.done("Gather", inputs, vec![int("axis", axis)])
+}
+
+/// Slices that go backwards.
+fn flip(o: &mut Out<'_, '_>) -> Step {
+    let x = o.input("self")?;
+    let axes = o.args.ints("dims")?;
+    let all = |v: i64| vec![v; axes.len()];
+    let (starts, ends, steps) = (o.ints(&all(-1)), o.ints(&all(i64::MIN + 1)), o.ints(&all(-1)));
+    let axes = o.ints(&axes);
+    o.done("Slice", vec![x, starts, ends, axes, steps], vec![])
 }
 
 fn pad_by_mode(o: &mut Out<'_, '_>) -> Step {
