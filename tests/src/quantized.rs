@@ -12,7 +12,7 @@ pub struct Numbers(pub u64);
 
 impl Numbers {
     /// A number in [-1, 1).
-    pub fn next(&mut self) -> f32 {
+    pub fn number(&mut self) -> f32 {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 40) as f32 / (1u64 << 23) as f32 - 1.0
     }
@@ -20,7 +20,7 @@ impl Numbers {
     /// A tensor of numbers in [-scale, scale).
     pub fn tensor(&mut self, shape: &[usize], scale: f32) -> Tensor {
         let n: usize = shape.iter().product();
-        Tensor::new(shape, (0..n).map(|_| scale * self.next()).collect::<Vec<f32>>())
+        Tensor::new(shape, (0..n).map(|_| scale * self.number()).collect::<Vec<f32>>())
     }
 }
 

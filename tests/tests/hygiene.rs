@@ -474,3 +474,49 @@ fn others_scales_per_channel_lie_on_the_axis_of_the_op() {
         }
     }
 }
+
+#[test]
+fn neighbours_of_concatenations_constant_parts_and_parts_used_twice() {
+    for parts in ["%c, %k", "%k, %c", "%c, %d, %k", "%c, %k, %c", "%k, %c, %k", "%c, %r"] {
+        for behind in ["aten.conv2d(%y, %q)", "aten.flatten.using_ints(%y, 1)", "aten.relu(%y)"] {
+            let channels = parts.split(", ").count() * 4;
+            let text = format!(
+                "graph(%x: f32[1, 3, 6, 6]) {{
+  %w = param \"w\": f32[4, 3, 3, 3]
+  %v = param \"v\": f32[4, 3, 3, 3]
+  %k = param \"k\": f32[1, 4, 4, 4]
+  %q = param \"q\": f32[4, {channels}, 1, 1]
+  %c = aten.conv2d(%x, %w)
+  %d = aten.conv2d(%x, %v)
+  %r = aten.relu(%c)
+  %y = aten.cat([{parts}], 1)
+  %z = {behind}
+  return %z
+}}
+"
+            );
+            agrees(&graph(&text), &image());
+        }
+    }
+}
+
+#[test]
+fn neighbours_of_clamps_outputs_inside_units_and_shared_convolutions() {
+    let bodies = [
+        "  %c = aten.conv2d(%x, %w)\n  %r = aten.relu(%c)\n  %d = aten.conv2d(%r, %v)\n  return %r, %d, %c",
+        "  %c = aten.conv2d(%x, %w)\n  %r = aten.relu(%c)\n  %h = aten.hardtanh(%c, -1, 1)\n  %s = aten.add.Tensor(%r, %h)\n  return %s",
+        "  %c = aten.conv2d(%x, %w)\n  %s = aten.add.Tensor(%c, %c)\n  %r = aten.relu(%s)\n  return %r",
+        "  %c = aten.conv2d(%x, %w)\n  %d = aten.conv2d(%x, %w)\n  %s = aten.add.Tensor(%c, %d)\n  %r = aten.clamp(%s, 0.5)\n  return %r",
+        "  %h = aten.hardtanh(%x, -1, 1)\n  %c = aten.conv2d(%h, %w)\n  %d = aten.conv2d(%c, %v)\n  %s = aten.sub.Tensor(%c, %d)\n  return %s",
+        "  %c = aten.conv2d(%x, %w)\n  %s = aten.add.Tensor(%c, %m4)\n  %t = aten.mul.Tensor(%s, %s)\n  return %t, %x",
+        "  %c = aten.conv2d(%x, %w)\n  %dead = aten.conv2d(%c, %v)\n  %p = aten.max_pool2d(%c, [3, 3], [1, 1], [1, 1])\n  %a = aten.avg_pool2d(%p, [3, 3], [1, 1], [1, 1])\n  return %a",
+        "  %c = aten.conv2d(%x, %w)\n  %p = aten.mean.dim(%c, [2, 3], true)\n  %s = aten.add.Tensor(%c, %p)\n  return %s",
+    ];
+    for body in bodies {
+        let constant = "  %m4 = param \"m4\": f32[1, 4, 1, 1]\n";
+        for q in agrees_by(&["cpu", "onnx", "arm", "xnnpack"], &net(&format!("{constant}{body}")), &image(), &[], None)
+        {
+            assert!(q.converted.plan.rows.iter().all(|r| r.status != Status::Float || r.reason.is_some()), "{body}");
+        }
+    }
+}

@@ -37,6 +37,8 @@ pub(crate) fn slot(l: &mut Lower<'_>, node: NodeId, storage: Storage, order: &[u
         return None;
     }
     let whole = match l.cats.get(&user) {
+        // Levels were put there, and the whole is wanted in floats after all.
+        Some(v) if v.storage != storage => return None,
         Some(v) => v.clone(),
         None => {
             let shape = l.shape(user).ok()?;
