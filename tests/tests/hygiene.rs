@@ -520,3 +520,16 @@ fn neighbours_of_clamps_outputs_inside_units_and_shared_convolutions() {
         }
     }
 }
+
+#[test]
+fn torchs_least_scale_is_told_where_it_flattens_a_weight() {
+    let net = Net::new("1 3 6 6").init("w", numbers(&[4, 3, 3, 3], 1e-4)).node("Conv", "x w", "y", &[]);
+    let g = net.read("y");
+    for quantizer in ["x86", "xnnpack"] {
+        let q = quantized(&g, quantizer, &[], &image()).unwrap();
+        let want =
+            "weight of y: 4 of 4 channels keep few levels or none at the least scale 0.00024414063 of spec 'weight'";
+        assert!(q.converted.plan.notes.iter().any(|n| n.starts_with(want)), "{:?}", q.converted.plan.notes);
+    }
+    agrees_by(&["cpu", "onnx"], &g, &image(), &[], None);
+}

@@ -301,6 +301,17 @@ impl<'a> Converter<'a> {
                     return None;
                 }
             };
+            if w.flattened > 0 {
+                let (spec, node) = (&self.p.specs[spec], &self.p.graph.node(user).name);
+                self.notes.push(format!(
+                    "weight of {node}: {} of {} channels keep few levels or none at the least scale {} of spec '{}'; \
+                     a spec with a smaller eps, or --float {node}, mends it",
+                    w.flattened,
+                    w.scales.len(),
+                    spec.eps,
+                    spec.name
+                ));
+            }
             let channels = self.channels(&target, w.q, &w.scales);
             self.weights.insert(key.clone(), (channels, w.scales));
         }

@@ -14,6 +14,8 @@ pub(crate) struct QuantizedWeight {
     pub q: Tensor,
     /// One for each channel.
     pub scales: Vec<f32>,
+    /// Channels that are not zero and that the spec's least scale leaves fewer than [`LEAST_LEVELS`] on either side.
+    pub flattened: usize,
 }
 
 /// Least and greatest element of each channel along an axis.
@@ -71,7 +73,12 @@ pub(crate) fn quantize_weight(
         })
     });
     let q = integers(shape, rows, dtype);
-    Ok(QuantizedWeight { q, scales })
+    let flat = |((lo, hi), s): (&(f32, f32), &f32)| {
+        let reach = hi.max(-lo);
+        spec.eps > LEAST_SCALE && *s <= spec.eps && reach > 0.0 && reach < s * LEAST_LEVELS
+    };
+    let flattened = ranges.iter().zip(&scales).filter(|c| flat(*c)).count();
+    Ok(QuantizedWeight { q, scales, flattened })
 }
 
 /// A scale as the type of its tensor holds it, no less than that type's least normal number.
@@ -189,6 +196,10 @@ mod tests {
         assert_eq!(columns.scales, [1.27 / 127.0, 2.54 / 127.0, 2.54 / 127.0], "the channel of zeros takes the widest");
         let torch = quantize_weight(&t, 1, &spec(-128, cleave_numerics::EPS_TORCH), false, &[]).unwrap();
         assert_eq!(torch.scales[1], cleave_numerics::EPS_TORCH);
+        let tiny = Tensor::new(&[2, 1], vec![1e-3f32, 1.0]);
+        let torch = quantize_weight(&tiny, 0, &spec(-128, cleave_numerics::EPS_TORCH), false, &[]).unwrap();
+        assert_eq!(torch.flattened, 1);
+        assert_eq!(quantize_weight(&tiny, 0, &spec(-128, LEAST_SCALE), false, &[]).unwrap().flattened, 0);
         assert!(quantize_weight(&t, 2, &spec(-127, LEAST_SCALE), true, &[]).is_err());
     }
 
