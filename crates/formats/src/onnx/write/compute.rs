@@ -219,7 +219,7 @@ fn var(o: &mut Out<'_, '_>) -> Step {
     let (x, to) = (o.input("self")?, o.dtype(o.id)?);
     let keep = o.args.bool("keepdim")?;
     let late = o.w.opset >= 18;
-    let mut mean = |o: &mut Out<'_, '_>, x: String, keep: bool| match late {
+    let mean = |o: &mut Out<'_, '_>, x: String, keep: bool| match late {
         true => {
             let axes = o.ints(&axes);
             o.push("ReduceMean", vec![x, axes], vec![flag("keepdims", keep)])
