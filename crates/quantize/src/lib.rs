@@ -35,4 +35,4 @@ pub use plan::{MissRow, Plan, PlanRow, QParamsRow, Status};
 pub use prepare::{Group, GroupId, Prepared, prepare};
 pub use quantizer::{BUILT_IN, Override, Quantizer, TomlQuantizer, UnitPattern};
 pub use select::{Selection, Selector};
-pub use spec::{ObserverKind, Scheme, Spec, SpecId};
+pub use spec::{LEAST_SCALE, ObserverKind, Scheme, Spec, SpecId};
