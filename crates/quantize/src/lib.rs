@@ -17,6 +17,8 @@ mod convert;
 mod error;
 mod file;
 mod fold;
+mod mask;
+mod notes;
 pub mod observe;
 mod plan;
 mod prepare;
@@ -28,7 +30,7 @@ mod weights;
 
 pub use annotate::{Annotator, annotate};
 pub use annotations::{Annotations, Float, Input, Unit};
-pub use calibrate::{BoxError, CalibrateOptions, Evaluator, Infinities, Statistics, calibrate};
+pub use calibrate::{BoxError, CalibrateOptions, Evaluator, NonFinite, Observed, Statistics, calibrate};
 pub use convert::{Converted, convert};
 pub use error::{QuantizeError, Result};
 pub use plan::{MissRow, Plan, PlanRow, QParamsRow, Status};

@@ -74,6 +74,11 @@ impl GridHistogram {
         self.zeros
     }
 
+    /// The range of so many percent of the values, half of the rest on either side; none if nothing was seen.
+    pub fn percentile(&self, percent: f64) -> Option<(f32, f32)> {
+        self.extrema().map(|_| super::search::percentile(self, percent, false))
+    }
+
     /// The edges, in bins, between which all values and zero lie.
     pub(super) fn edges(&self) -> (i32, i32) {
         let at = |v: f32| f64::from(v) / self.width();

@@ -22,7 +22,7 @@ pub(super) fn range(h: &GridHistogram, spec: &Spec) -> Option<(f32, f32)> {
 
 /// The range of so many percent of the values, half of the rest on either side, or of magnitudes. Values are
 /// taken to lie evenly in their bins.
-fn percentile(h: &GridHistogram, percent: f64, symmetric: bool) -> (f32, f32) {
+pub(super) fn percentile(h: &GridHistogram, percent: f64, symmetric: bool) -> (f32, f32) {
     let (first, last) = h.edges();
     let inside = percent / 100.0;
     if symmetric {
