@@ -45,7 +45,7 @@ pub enum DecomposeError {
         known: String,
     },
     /// An op to be decomposed or kept that no record has.
-    #[error("unknown op '{0}'")]
+    #[error("unknown op '{0}'; `cleave ops` lists them")]
     UnknownOp(String),
     /// An op to be decomposed that has no rule.
     #[error("op '{0}' has no rule to decompose it by")]

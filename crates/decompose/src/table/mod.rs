@@ -347,7 +347,7 @@ mod tests {
     fn amending_says_what_it_cannot_do() {
         let t = Table::empty();
         let e = |d: &[String], k: &[String]| t.clone().amend(d, k).unwrap_err().to_string();
-        assert_eq!(e(&wish("hardswosh"), &[]), "unknown op 'hardswosh'");
+        assert_eq!(e(&wish("hardswosh"), &[]), "unknown op 'hardswosh'; `cleave ops` lists them");
         assert_eq!(e(&wish("aten.mm"), &[]), "op 'aten.mm' has no rule to decompose it by");
         assert_eq!(e(&[], &wish("hardswish")), "table 'empty' keeps 'hardswish' as it is; --keep changes nothing");
         assert_eq!(

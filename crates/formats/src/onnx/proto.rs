@@ -79,6 +79,9 @@ pub struct NodeProto {
     /// Which of several functions of one name.
     #[prost(string, tag = "8")]
     pub overload: String,
+    /// What exporters note of it.
+    #[prost(message, repeated, tag = "9")]
+    pub metadata_props: Vec<StringStringEntryProto>,
 }
 
 /// What an attribute holds.

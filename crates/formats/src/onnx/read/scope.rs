@@ -189,7 +189,7 @@ impl<'b, 'm> Scope<'b, 'm> {
             _ => self.find(name).cloned().map(Some).ok_or_else(|| format!("value '{name}' is not there")),
         };
         let inputs = n.input.iter().map(find).collect::<Step<Vec<_>>>()?;
-        self.b.set_origin(Origin { sources: vec![label(n).into()], module: module_of(&n.name) });
+        self.b.set_origin(Origin { sources: vec![label(n).into()], module: module(n) });
         let results = match self.env.function(n) {
             Some(f) => self.call(n, f, inputs)?,
             None => {
@@ -515,6 +515,17 @@ pub fn label(n: &NodeProto) -> &str {
     if n.name.is_empty() { n.output.first().map_or("", String::as_str) } else { &n.name }
 }
 
+/// The dotted path of the module that a node stood in: what torch's exporter notes of it, else what its name says.
+fn module(n: &NodeProto) -> String {
+    let noted = n.metadata_props.iter().find(|p| p.key == "pkg.torch.onnx.name_scopes");
+    // A list as Python prints it, from the outermost module to the node itself.
+    let scopes: Option<Vec<&str>> = noted.map(|p| p.value.split('\'').skip(1).step_by(2).collect());
+    match scopes.as_deref() {
+        Some([.., module, _]) => (*module).into(),
+        _ => module_of(&n.name),
+    }
+}
+
 /// The dotted module path in a name such as `/layer1/layer1.0/conv1/Conv`. A part that goes on where the
 /// one before it ended replaces it.
 fn module_of(name: &str) -> String {
@@ -531,7 +542,8 @@ fn module_of(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::module_of;
+    use super::{module, module_of};
+    use crate::onnx::proto::{NodeProto, StringStringEntryProto};
 
     #[test]
     fn module_paths_are_put_together_from_names() {
@@ -540,5 +552,9 @@ mod tests {
         assert_eq!(module_of("/features/0/Conv"), "features.0");
         assert_eq!(module_of("/layer2/layer2.0/downsample/downsample.0/Conv"), "layer2.0.downsample.0");
         assert_eq!(module_of("conv2d_0.tmp_0"), "");
+        let value = "['', 'layer1', 'layer1.0', 'layer1.0.bn1', 'batch_norm']".to_string();
+        let noted = StringStringEntryProto { key: "pkg.torch.onnx.name_scopes".into(), value };
+        let node = NodeProto { metadata_props: vec![noted], ..Default::default() };
+        assert_eq!((module(&node).as_str(), module(&NodeProto::default()).as_str()), ("layer1.0.bn1", ""));
     }
 }
