@@ -177,15 +177,23 @@ pub fn calibrate(
         let inputs = inputs.map_err(|e| QuantizeError::Sample { sample, why: e.to_string() })?;
         // A sample that turns out to be unfit is taken back.
         let before = (options.non_finite == NonFinite::Skip).then(|| stats.groups.clone());
-        let mut bad = None;
+        let clip = options.non_finite == NonFinite::Clip;
+        let unfit = |(id, t): (NodeId, &Tensor)| {
+            t.dtype()
+                .is_float()
+                .then(|| observe(&mut [], &[], t, clip, masked[id.index()]).err())?
+                .map(|what| (id, what))
+        };
+        // Inputs that nobody observes may not be unfit either.
+        let mut bad = p.graph.placeholders().into_iter().zip(&inputs).find_map(unfit);
+        let unfit_input = bad.is_some();
         let mut sink = |id: NodeId, t: &Tensor| {
             if bad.is_none() {
                 let of = &of_node[id.index()];
-                let clip = options.non_finite == NonFinite::Clip;
                 bad = observe(&mut stats.groups, of, t, clip, masked[id.index()]).err().map(|what| (id, what));
             }
         };
-        let run = evaluator.run(&p.graph, &inputs, &taps, &mut sink);
+        let run = if unfit_input { Ok(vec![]) } else { evaluator.run(&p.graph, &inputs, &taps, &mut sink) };
         match (bad, before) {
             (Some(_), Some(before)) => {
                 stats.groups = before;

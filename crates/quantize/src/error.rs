@@ -68,6 +68,9 @@ pub enum QuantizeError {
         /// NaN or an infinity.
         what: &'static str,
     },
+    /// Another observer for a quantizer that observes nothing.
+    #[error("quantizer '{0}' has no spec whose range is observed, so no observer can be chosen")]
+    NothingObserved(String),
     /// Calibration of which no sample is left.
     #[error("all {0} calibration samples were skipped: each leads to NaN or infinities")]
     AllSkipped(usize),
