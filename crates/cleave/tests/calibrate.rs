@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails panics")]
 
+use cleave::pipeline::{self, Settings};
 use cleave_formats::npy;
 use cleave_ir::Tensor;
+use cleave_quantize::ObserverKind;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -53,29 +55,44 @@ fn bytes(dir: &Path, name: &str) -> Vec<u8> {
     std::fs::read(dir.join(name)).unwrap()
 }
 
+const ORDER: [usize; 8] = [5, 2, 8, 1, 3, 7, 6, 4];
+
 #[test]
 fn eight_shards_merged_are_one_run_bit_for_bit() {
     let dir = workplace();
     let dir = dir.path();
+    let on = |rest: &[&str]| json(dir, &[&["calibrate", "tiny.pt2", "--calib", "data"], rest].concat());
+    let whole = on(&["-o", "whole.cal"]);
+    assert_eq!((whole["samples"].as_u64(), whole["quantizer"].as_str()), (Some(19), Some("cpu")));
+    let names: Vec<String> = ORDER.iter().map(|i| format!("{i}.cal")).collect();
+    let shard =
+        |(i, name): (&usize, &String)| on(&["--shard", &format!("{i}/8"), "-o", name])["samples"].as_u64().unwrap();
+    assert_eq!(ORDER.iter().zip(&names).map(shard).sum::<u64>(), 19);
+    let list: Vec<&str> = names.iter().map(String::as_str).collect();
+    let merged = json(dir, &[&["calibrate", "merge"][..], &list, &["-o", "merged.cal"]].concat());
+    assert_eq!(merged["runs"].as_array().unwrap().len(), 1);
+    assert!(bytes(dir, "merged.cal") == bytes(dir, "whole.cal"));
+    json(dir, &["quantize", "tiny.pt2", "-o", "stats.clv", "--stats", "merged.cal"]);
+    json(dir, &["quantize", "tiny.pt2", "-o", "run.clv", "--calib", "data"]);
+    assert!(bytes(dir, "stats.clv") == bytes(dir, "run.clv"));
+}
+
+#[test]
+fn shards_merge_whatever_merges() {
+    let x = cleave::demo::calibration(SAMPLES);
+    let model = cleave::demo::model().unwrap();
     for observer in ["histogram", "minmax", "percentile", "entropy", "mse"] {
-        let on = |rest: &[&str]| {
-            json(dir, &[&["calibrate", "tiny.pt2", "--calib", "data", "--observer", observer], rest].concat())
+        let settings = Settings { observer: Some(ObserverKind::parse(observer).unwrap()), ..Settings::default() };
+        let mut ready = pipeline::prepare(&model, &settings).unwrap();
+        let mut on = |from: usize, to: usize| {
+            pipeline::calibrate(&mut ready, &[x.narrow(0, from, to - from)][..], &settings, &mut |_, _, _| {}).unwrap()
         };
-        let whole = on(&["-o", "whole.cal"]);
-        assert_eq!((whole["samples"].as_u64(), whole["quantizer"].as_str()), (Some(19), Some("cpu")));
-        let names: Vec<String> = [5, 2, 8, 1, 3, 7, 6, 4].iter().map(|i| format!("{i}.cal")).collect();
-        let mut seen = 0;
-        for (i, name) in [5, 2, 8, 1, 3, 7, 6, 4].iter().zip(&names) {
-            seen += on(&["--shard", &format!("{i}/8"), "-o", name])["samples"].as_u64().unwrap();
-        }
-        assert_eq!(seen, 19);
-        let list: Vec<&str> = names.iter().map(String::as_str).collect();
-        let merged = json(dir, &[&["calibrate", "merge"][..], &list, &["-o", "merged.cal"]].concat());
-        assert_eq!(merged["runs"].as_array().unwrap().len(), 1);
-        assert!(bytes(dir, "merged.cal") == bytes(dir, "whole.cal"), "{observer}");
-        json(dir, &["quantize", "tiny.pt2", "-o", "stats.clv", "--stats", "merged.cal", "--observer", observer]);
-        json(dir, &["quantize", "tiny.pt2", "-o", "run.clv", "--calib", "data", "--observer", observer]);
-        assert!(bytes(dir, "stats.clv") == bytes(dir, "run.clv"), "{observer}");
+        let shards = ORDER.map(|i| on(SAMPLES * (i - 1) / 8, SAMPLES * i / 8));
+        let merged = shards.iter().skip(1).fold(shards[0].clone(), |mut all, s| {
+            all.merge(s).unwrap();
+            all
+        });
+        assert_eq!(merged, on(0, SAMPLES), "{observer}");
     }
 }
 
@@ -233,4 +250,22 @@ fn data_that_do_not_fit_are_refused_before_a_file_is_written() {
         let e = error(dir, &["quantize", "tiny.pt2", "--calib", data, "-o", "out.clv", "--save-stats", "out.cal"]);
         assert!(e.contains(what), "{data}: {e}");
     }
+}
+
+/// The commands of docs/calibration.md that need nothing but this program, in order.
+#[test]
+fn the_page_on_calibration_is_true() {
+    let page =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/calibration.md")).unwrap();
+    let dir = workplace();
+    std::fs::rename(dir.path().join("tiny.onnx"), dir.path().join("model.onnx")).unwrap();
+    std::fs::rename(dir.path().join("data"), dir.path().join("calibration")).unwrap();
+    let blocks = page.split("```").skip(1).step_by(2).filter_map(|b| b.strip_prefix("sh\n"));
+    let mut ran = 0;
+    for line in blocks.flat_map(str::lines).filter(|l| l.starts_with("cleave ") && !l.contains(['*', '$'])) {
+        let out = cleave(dir.path(), &line.split_whitespace().skip(1).collect::<Vec<_>>());
+        assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
+        ran += 1;
+    }
+    assert_eq!(ran, 6);
 }

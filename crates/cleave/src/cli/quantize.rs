@@ -107,10 +107,13 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
 }
 
 fn quantized(a: &Args, export: &cleave_ir::Graph, part: Option<&Part<'_>>, settings: &Settings) -> Result<Quantized> {
+    let given = match &a.stats {
+        Some(path) => Some((path, Calibration::read(path)?)),
+        None => None,
+    };
     let mut ready = pipeline::prepare(export, settings)?;
-    let statistics = match (&a.stats, part) {
-        (Some(path), _) => {
-            let c = Calibration::read(path)?;
+    let statistics = match (given, part) {
+        (Some((path, c)), _) => {
             c.check(path, &calibration::identify(&a.model, export), &ready)?;
             c.statistics
         }
