@@ -8,8 +8,8 @@ use cleave_decompose::{Table, decompose, materialise_dims, plain_attention};
 use cleave_formats::{clv, onnx, pt2};
 use cleave_ir::{Graph, NodeId, Tensor};
 use cleave_quantize::{
-    Annotations, BoxError, CalibrateOptions, Converted, Evaluator, Infinities, Plan, Prepared, Quantizer as _,
-    Selection, Status, TomlQuantizer,
+    Annotations, BoxError, CalibrateOptions, Converted, Evaluator, NonFinite, ObserverKind, Plan, Prepared,
+    QuantizeError, Quantizer as _, Selection, Statistics, Status, TomlQuantizer,
 };
 use cleave_runtime::{Options, Session};
 use indexmap::IndexMap;
@@ -21,10 +21,12 @@ use std::time::Instant;
 pub struct Settings {
     /// The quantizer: a built-in name or a file.
     pub quantizer: String,
+    /// The observer that takes the place of those that the quantizer names for activations.
+    pub observer: Option<ObserverKind>,
     /// Selectors of nodes that stay float.
     pub float: Vec<String>,
-    /// What to do with infinite values in calibration.
-    pub infinities: Infinities,
+    /// What to do with values in calibration that are NaN or infinite.
+    pub non_finite: NonFinite,
     /// Samples on which float and quantized outputs are compared.
     pub check: usize,
     /// How models run.
@@ -36,8 +38,9 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             quantizer: "cpu".into(),
+            observer: None,
             float: vec![],
-            infinities: Infinities::Refuse,
+            non_finite: NonFinite::Error,
             check: 8,
             run: Options::default(),
         }
@@ -107,6 +110,22 @@ pub trait Samples {
     /// # Errors
     /// A sample that cannot be read or does not fit.
     fn batch(&self, from: usize, to: usize) -> std::result::Result<Vec<Tensor>, BoxError>;
+
+    /// Looks for NaN and infinities in a batch that began with sample `from`.
+    ///
+    /// # Errors
+    /// Where the first one is.
+    fn check_finite(&self, _from: usize, batch: &[Tensor]) -> std::result::Result<(), BoxError> {
+        match batch.iter().any(|t| cleave_formats::data::first_not_finite(t).is_some()) {
+            true => Err("an input is NaN or infinite".into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Where a sample comes from, for errors.
+    fn place(&self, sample: usize) -> String {
+        format!("sample {sample}")
+    }
 }
 
 impl Samples for cleave_formats::Dataset {
@@ -115,9 +134,15 @@ impl Samples for cleave_formats::Dataset {
     }
 
     fn batch(&self, from: usize, to: usize) -> std::result::Result<Vec<Tensor>, BoxError> {
-        let batch = cleave_formats::Dataset::batch(self, from..to)?;
-        self.check_finite(from, &batch)?;
-        Ok(batch)
+        Ok(cleave_formats::Dataset::batch(self, from..to)?)
+    }
+
+    fn check_finite(&self, from: usize, batch: &[Tensor]) -> std::result::Result<(), BoxError> {
+        Ok(cleave_formats::Dataset::check_finite(self, from, batch)?)
+    }
+
+    fn place(&self, sample: usize) -> String {
+        format!("{}, sample {sample}", self.file_of(sample).display())
     }
 }
 
@@ -140,6 +165,8 @@ pub struct Quantized {
     pub annotations: Annotations,
     /// The float graph with batch norms folded.
     pub prepared: Prepared,
+    /// What calibration learnt.
+    pub statistics: Statistics,
     /// The quantized graph and the plan.
     pub converted: Converted,
     /// Outputs beside those of the float graph.
@@ -170,6 +197,19 @@ impl Check {
     }
 }
 
+/// A float graph with everything decided that no data is needed for.
+pub struct Ready {
+    /// The float graph at the semantic level.
+    pub raised: Graph,
+    /// What the quantizer decided.
+    pub annotations: Annotations,
+    /// The float graph with batch norms folded, and what is to be observed in it.
+    pub prepared: Prepared,
+    corrects_biases: bool,
+    evaluator: CpuEvaluator,
+    clock: Clock,
+}
+
 /// Quantizes an exported graph: raise, annotate, prepare, calibrate, convert, check. `progress` hears the stage,
 /// what is done of it and how much there is.
 ///
@@ -181,11 +221,24 @@ pub fn quantize(
     settings: &Settings,
     progress: &mut dyn FnMut(&'static str, usize, usize),
 ) -> Result<Quantized> {
+    let mut ready = prepare(export, settings)?;
+    let statistics = calibrate(&mut ready, samples, settings, progress)?;
+    finish(ready, statistics, Some(samples), settings)
+}
+
+/// The stages before calibration.
+///
+/// # Errors
+/// A graph that is quantized already, or a quantizer that finds nothing.
+pub fn prepare(export: &Graph, settings: &Settings) -> Result<Ready> {
     let mut clock = Clock::default();
     if is_quantized(export) {
         return Err(Error::other("the model is quantized already; quantize the float model"));
     }
-    let quantizer = TomlQuantizer::load(&settings.quantizer)?;
+    let mut quantizer = TomlQuantizer::load(&settings.quantizer)?;
+    if let Some(kind) = settings.observer {
+        quantizer.set_observer(kind)?;
+    }
     let raised = crate::model::raise(export)?;
     clock.lap("raise");
     let selection = Selection::float(&settings.float)?;
@@ -193,43 +246,104 @@ pub fn quantize(
     clock.lap("annotate");
     let prepared = cleave_quantize::prepare(&raised, &annotations)?;
     clock.lap("prepare");
+    let (corrects_biases, evaluator) = (quantizer.corrects_biases(), CpuEvaluator::new(settings.run));
+    Ok(Ready { raised, annotations, prepared, corrects_biases, evaluator, clock })
+}
+
+/// Streams samples through a prepared graph.
+///
+/// # Errors
+/// Samples that do not fit, or values that are not finite where that is an error; the message names the file.
+pub fn calibrate(
+    ready: &mut Ready,
+    samples: &(impl Samples + ?Sized),
+    settings: &Settings,
+    progress: &mut dyn FnMut(&'static str, usize, usize),
+) -> Result<Statistics> {
+    let p = &ready.prepared;
     let n = samples.len();
-    let step = batch_size(&prepared.graph);
+    let step = batch_size(&p.graph);
     if !n.is_multiple_of(step) {
         let some = n / step * step;
         return Err(Error::other(format!("{n} samples are no multiple of the model's batch of {step}; use {some}")));
     }
-    let mut evaluator = CpuEvaluator::new(settings.run);
     let batches = (0..n / step).map(|i| samples.batch(i * step, (i + 1) * step));
-    let options = CalibrateOptions { infinities: settings.infinities };
-    let stats = cleave_quantize::calibrate(&prepared, &mut evaluator, batches, options, &mut |done| {
+    let options = CalibrateOptions { non_finite: settings.non_finite };
+    let done = cleave_quantize::calibrate(p, &mut ready.evaluator, batches, options, &mut |done| {
         progress("calibrate", done * step, n)
-    })?;
-    clock.lap("calibrate");
-    let mut converted = cleave_quantize::convert(&prepared, &stats)?;
+    });
+    ready.clock.lap("calibrate");
+    done.map_err(|e| match e {
+        QuantizeError::Value { sample, node, op, what } => {
+            let from = sample * step;
+            let of_input = || samples.check_finite(from, &samples.batch(from, from + step).ok()?).err();
+            let what = match of_input().filter(|_| op == "input") {
+                Some(e) => e.to_string(),
+                None => format!("{}: {what} in the value of node '{node}' ({op})", samples.place(from)),
+            };
+            Error::other(format!("{what}; --on-nan skip leaves such samples out, --on-nan clip such values"))
+        }
+        e => e.into(),
+    })
+}
+
+/// The stages behind calibration. Without samples nothing is checked.
+///
+/// # Errors
+/// Statistics of something else, or what running the two graphs side by side met.
+pub fn finish(
+    ready: Ready,
+    statistics: Statistics,
+    samples: Option<&(impl Samples + ?Sized)>,
+    settings: &Settings,
+) -> Result<Quantized> {
+    let Ready { raised, annotations, prepared, corrects_biases, mut evaluator, mut clock } = ready;
+    let mut converted = cleave_quantize::convert(&prepared, &statistics)?;
     clock.lap("convert");
-    let count = settings.check.clamp(1, n.max(1)).div_ceil(step) * step;
-    let mut check = check(&prepared, &converted.graph, &mut evaluator, samples, count, settings.run)?;
+    let mut checked = match samples {
+        Some(samples) => check(&prepared, &converted.graph, &mut evaluator, samples, settings)?,
+        None => Check::default(),
+    };
     clock.lap("check");
-    if quantizer.corrects_biases() {
-        let spread = (0..n / step).step_by((n / step).div_ceil(CORRECTION_BATCHES).max(1));
-        let batches = spread.map(|i| samples.batch(i * step, (i + 1) * step));
-        let corrected = cleave_quantize::correct_biases(&prepared, &converted.graph, &mut evaluator, batches)?;
-        if let Some((corrected, biases)) = corrected {
-            let mut other = cleave_quantize::convert(&corrected, &stats)?;
-            let with = self::check(&prepared, &other.graph, &mut evaluator, samples, count, settings.run)?;
-            let (before, after) = (check.mean_sqnr(), with.mean_sqnr());
-            if after > before {
-                let what = if biases == 1 { "1 bias".into() } else { format!("{biases} biases") };
-                other.plan.notes.push(format!(
-                    "{what} corrected for what rounding the weights does on average: outputs {before:.1} dB → {after:.1} dB"
-                ));
-                (converted, check) = (other, with);
-            }
+    if let Some(samples) = samples.filter(|_| corrects_biases) {
+        let better = corrected(&prepared, &converted, &statistics, &checked, &mut evaluator, samples, settings)?;
+        if let Some(better) = better {
+            (converted, checked) = better;
         }
         clock.lap("correct");
     }
-    Ok(Quantized { raised, annotations, prepared, converted, check, seconds: clock.laps })
+    Ok(Quantized { raised, annotations, prepared, statistics, converted, check: checked, seconds: clock.laps })
+}
+
+/// The conversion with corrected biases and its check, if the outputs are nearer to the float ones by it.
+fn corrected(
+    prepared: &Prepared,
+    converted: &Converted,
+    statistics: &Statistics,
+    before: &Check,
+    evaluator: &mut CpuEvaluator,
+    samples: &(impl Samples + ?Sized),
+    settings: &Settings,
+) -> Result<Option<(Converted, Check)>> {
+    let step = batch_size(&prepared.graph);
+    let n = samples.len() / step;
+    let spread = (0..n).step_by(n.div_ceil(CORRECTION_BATCHES).max(1));
+    let batches = spread.map(|i| samples.batch(i * step, (i + 1) * step));
+    let finite = batches.filter(|b| b.as_ref().is_ok_and(|b| samples.check_finite(0, b).is_ok()));
+    let Some((other, biases)) = cleave_quantize::correct_biases(prepared, &converted.graph, evaluator, finite)? else {
+        return Ok(None);
+    };
+    let mut other = cleave_quantize::convert(&other, statistics)?;
+    let after = check(prepared, &other.graph, evaluator, samples, settings)?;
+    let (was, is) = (before.mean_sqnr(), after.mean_sqnr());
+    if is <= was {
+        return Ok(None);
+    }
+    let what = if biases == 1 { "1 bias".into() } else { format!("{biases} biases") };
+    other.plan.notes.push(format!(
+        "{what} corrected for what rounding the weights does on average: outputs {was:.1} dB → {is:.1} dB"
+    ));
+    Ok(Some((other, after)))
 }
 
 struct Clock {
@@ -251,33 +365,37 @@ impl Clock {
 }
 
 /// Samples of one run of the graph: its batch where that is a number, else one.
-fn batch_size(g: &Graph) -> usize {
+pub(crate) fn batch_size(g: &Graph) -> usize {
     match crate::backend::batch_of(g) {
         crate::backend::Batch::Fixed(n) => n,
         _ => 1,
     }
 }
 
-/// Runs both graphs on the first `count` samples and compares outputs, and the results of units by node name.
+/// Runs both graphs on the first samples and compares outputs, and the results of units by node name.
 fn check(
     float: &Prepared,
     quantized: &Graph,
     evaluator: &mut CpuEvaluator,
     samples: &(impl Samples + ?Sized),
-    count: usize,
-    options: Options,
+    settings: &Settings,
 ) -> Result<Check> {
-    let mut session = Backend::Cpu(Box::new(Session::new(quantized, options)?));
+    let step = batch_size(&float.graph);
+    let count = (settings.check.clamp(1, samples.len().max(1)).div_ceil(step) * step).min(samples.len() / step * step);
+    let mut session = Backend::Cpu(Box::new(Session::new(quantized, settings.run)?));
     let pairs = quantized_values(&float.graph, quantized);
     let taps: Vec<NodeId> = pairs.keys().copied().collect();
-    let mut check = Check { samples: count, ..Check::default() };
+    let mut check = Check::default();
     let mut outputs = vec![Comparison::default(); float.graph.output_names.len()];
     let mut layers: IndexMap<NodeId, Comparison> = IndexMap::new();
     let other: Vec<NodeId> = pairs.values().copied().collect();
     let mut wrong = None;
-    let step = batch_size(&float.graph);
     for start in (0..count).step_by(step) {
         let inputs = samples.batch(start, start + step).map_err(|e| Error::other(e.to_string()))?;
+        if settings.non_finite != NonFinite::Error && samples.check_finite(start, &inputs).is_err() {
+            continue;
+        }
+        check.samples += step;
         let mut seen: IndexMap<NodeId, Tensor> = IndexMap::new();
         let want = evaluator.run(&float.graph, &inputs, &taps, &mut |id, t| {
             if let Some(q) = pairs.get(&id) {

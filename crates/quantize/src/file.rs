@@ -66,7 +66,7 @@ struct SpecEntry {
     dtype: Spanned<String>,
     range: Option<Spanned<[i64; 2]>>,
     scheme: Spanned<String>,
-    observer: Option<ObserverKind>,
+    observer: Option<Spanned<String>>,
     eps: Option<Spanned<Eps>>,
     scale: Option<f64>,
     zero_point: Option<i32>,
@@ -222,7 +222,10 @@ fn resolve_spec(at: &Place<'_>, name: &str, entry: &Spanned<SpecEntry>) -> Resul
     {
         return Err(here("a key that its scheme does not use"));
     }
-    let observer = e.observer.unwrap_or(ObserverKind::Minmax);
+    let observer = match &e.observer {
+        Some(o) => ObserverKind::parse(o.get_ref()).map_err(|why| at.error(o.span().start, why))?,
+        None => ObserverKind::Minmax,
+    };
     Ok(Spec { name: name.into(), range, scheme, observer, eps: resolve_eps(at, e)? })
 }
 

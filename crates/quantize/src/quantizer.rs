@@ -4,7 +4,7 @@ use crate::annotate::Annotator;
 use crate::error::{QuantizeError, Result};
 use crate::file;
 use crate::select::Selector;
-use crate::spec::{Spec, SpecId};
+use crate::spec::{ObserverKind, Spec, SpecId};
 use cleave_rewrite::Pattern;
 use indexmap::IndexMap;
 use std::path::Path;
@@ -132,6 +132,19 @@ impl TomlQuantizer {
     /// What it is for.
     pub fn doc(&self) -> &str {
         &self.doc
+    }
+
+    /// Puts another observer in place of those of all specs with one scale, activations that is.
+    ///
+    /// # Errors
+    /// A quantizer that observes nothing.
+    pub fn set_observer(&mut self, kind: ObserverKind) -> Result<()> {
+        let mut observed = self.specs.iter_mut().filter(|s| s.observed()).peekable();
+        if observed.peek().is_none() {
+            return Err(QuantizeError::NothingObserved(self.name.clone()));
+        }
+        observed.for_each(|s| s.observer = kind);
+        Ok(())
     }
 
     /// Its patterns, in order.

@@ -1,5 +1,6 @@
 //! Constants to integers: weights per output channel, biases at the accumulator's scale.
 
+use crate::observe::ChannelObserver;
 use crate::spec::{LEAST_SCALE, Spec};
 use cleave_ir::Tensor;
 use cleave_numerics::{
@@ -13,19 +14,6 @@ pub(crate) struct QuantizedWeight {
     pub q: Tensor,
     /// One for each channel.
     pub scales: Vec<f32>,
-}
-
-/// Least and greatest element of each channel along an axis.
-fn channel_ranges(x: &[f32], shape: &[usize], axis: usize) -> Vec<(f32, f32)> {
-    let inner: usize = shape[axis + 1..].iter().product();
-    let mut ranges = vec![(0.0f32, 0.0f32); shape[axis]];
-    for (i, row) in x.chunks(inner.max(1)).enumerate() {
-        let r = &mut ranges[i % shape[axis]];
-        for v in row {
-            *r = (r.0.min(*v), r.1.max(*v));
-        }
-    }
-    ranges
 }
 
 /// Quantizes a weight symmetrically along `axis`. A channel of zeros takes the widest scale of the others,
@@ -42,13 +30,14 @@ pub(crate) fn quantize_weight(t: &Tensor, axis: usize, spec: &Spec, divides: boo
     if let Some(bad) = x.iter().find(|v| !v.is_finite()) {
         return Err(format!("the weight holds {bad}"));
     }
-    let ranges = channel_ranges(&x, shape, axis);
-    let mut scales: Vec<f32> =
-        ranges.iter().map(|(lo, hi)| choose_qparams(*lo, *hi, spec.range, spec.qscheme(), spec.eps).scale).collect();
+    let mut observed = ChannelObserver::new(spec.observer, axis, shape[axis]);
+    observed.update(&x, shape)?;
+    let floor = choose_qparams(0.0, 0.0, spec.range, spec.qscheme(), spec.eps).scale;
+    let mut scales: Vec<f32> = observed.qparams(spec).iter().map(|q| q.map_or(floor, |q| q.scale)).collect();
     if spec.eps == LEAST_SCALE {
         let widest = scales.iter().copied().fold(0.0, f32::max);
         let widest = if widest > LEAST_SCALE { widest } else { 1.0 / spec.range.max as f32 };
-        let zero = ranges.iter().map(|r| *r == (0.0, 0.0));
+        let zero = observed.channels().iter().map(|o| o.extrema() == Some((0.0, 0.0)));
         scales.iter_mut().zip(zero).filter(|(_, z)| *z).for_each(|(s, _)| *s = widest);
     }
     let inner: usize = shape[axis + 1..].iter().product();
