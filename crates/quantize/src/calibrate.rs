@@ -187,7 +187,7 @@ pub fn calibrate(
     for (i, group) in p.groups.iter().enumerate() {
         group.observed.iter().for_each(|v| of_node[v.index()].push(i));
     }
-    let masked = mask::before_softmax(&p.graph);
+    let masked = mask::may_be_negative_infinity(&p.graph);
     for (sample, inputs) in samples.enumerate() {
         let inputs = inputs.map_err(|e| QuantizeError::Sample { sample, why: e.to_string() })?;
         // A sample that turns out to be unfit is taken back.
