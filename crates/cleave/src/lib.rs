@@ -21,6 +21,7 @@
 //! ```
 
 pub mod backend;
+pub mod calibration;
 pub mod chain;
 pub mod cli;
 pub mod conformance;

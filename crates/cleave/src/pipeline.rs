@@ -8,8 +8,8 @@ use cleave_decompose::{Table, decompose, materialise_dims, plain_attention};
 use cleave_formats::{clv, onnx, pt2};
 use cleave_ir::{Graph, NodeId, Tensor};
 use cleave_quantize::{
-    Annotations, BoxError, CalibrateOptions, Converted, Evaluator, Infinities, Plan, Prepared, Quantizer, Selection,
-    Status,
+    Annotations, BoxError, CalibrateOptions, Converted, Evaluator, NonFinite, ObserverKind, Plan, Prepared,
+    QuantizeError, Quantizer, Selection, Statistics, Status,
 };
 use cleave_runtime::{Options, Session};
 use indexmap::IndexMap;
@@ -21,12 +21,14 @@ use std::time::Instant;
 pub struct Settings {
     /// The quantizer: a built-in name or a file; several, separated by commas, each take what those before left.
     pub quantizer: String,
+    /// The observer that takes the place of those that the quantizer names for activations.
+    pub observer: Option<ObserverKind>,
     /// Selectors of nodes that stay float.
     pub float: Vec<String>,
     /// Selectors of the only units that are quantized; none for all.
     pub only: Vec<String>,
-    /// What to do with infinite values in calibration.
-    pub infinities: Infinities,
+    /// What to do with values in calibration that are NaN or infinite.
+    pub non_finite: NonFinite,
     /// Samples on which float and quantized outputs are compared.
     pub check: usize,
     /// How models run.
@@ -38,9 +40,10 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             quantizer: "cpu".into(),
+            observer: None,
             float: vec![],
             only: vec![],
-            infinities: Infinities::Refuse,
+            non_finite: NonFinite::Error,
             check: 8,
             run: Options::default(),
         }
@@ -110,6 +113,22 @@ pub trait Samples {
     /// # Errors
     /// A sample that cannot be read or does not fit.
     fn batch(&self, from: usize, to: usize) -> std::result::Result<Vec<Tensor>, BoxError>;
+
+    /// Looks for NaN and infinities in a batch that began with sample `from`.
+    ///
+    /// # Errors
+    /// Where the first one is.
+    fn check_finite(&self, _from: usize, batch: &[Tensor]) -> std::result::Result<(), BoxError> {
+        match batch.iter().any(|t| cleave_formats::data::first_not_finite(t).is_some()) {
+            true => Err("an input is NaN or infinite".into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Where a sample comes from, for errors.
+    fn place(&self, sample: usize) -> String {
+        format!("sample {sample}")
+    }
 }
 
 impl Samples for cleave_formats::Dataset {
@@ -118,9 +137,15 @@ impl Samples for cleave_formats::Dataset {
     }
 
     fn batch(&self, from: usize, to: usize) -> std::result::Result<Vec<Tensor>, BoxError> {
-        let batch = cleave_formats::Dataset::batch(self, from..to)?;
-        self.check_finite(from, &batch)?;
-        Ok(batch)
+        Ok(cleave_formats::Dataset::batch(self, from..to)?)
+    }
+
+    fn check_finite(&self, from: usize, batch: &[Tensor]) -> std::result::Result<(), BoxError> {
+        Ok(cleave_formats::Dataset::check_finite(self, from, batch)?)
+    }
+
+    fn place(&self, sample: usize) -> String {
+        format!("{}, sample {sample}", self.file_of(sample).display())
     }
 }
 
@@ -143,6 +168,8 @@ pub struct Quantized {
     pub annotations: Annotations,
     /// The float graph with batch norms folded.
     pub prepared: Prepared,
+    /// What calibration learnt.
+    pub statistics: Statistics,
     /// The quantized graph and the plan.
     pub converted: Converted,
     /// Outputs beside those of the float graph.
@@ -160,6 +187,29 @@ pub struct Check {
     pub outputs: Vec<(String, Similarity)>,
     /// Results of quantized units, those with the least SQNR first.
     pub worst: Vec<(String, Similarity)>,
+    /// SQNR of the outputs in dB, their mean, without and with corrected biases; none if none were corrected.
+    pub corrected: Option<[f64; 2]>,
+}
+
+impl Check {
+    /// SQNR of the outputs in dB, their mean; of exact ones 200 dB.
+    fn mean_sqnr(&self) -> f64 {
+        let sum: f64 = self.outputs.iter().map(|(_, s)| s.sqnr_db.min(200.0)).sum();
+        sum / self.outputs.len().max(1) as f64
+    }
+}
+
+/// A float graph with everything decided that no data is needed for.
+pub struct Ready {
+    /// The float graph at the semantic level.
+    pub raised: Graph,
+    /// What the quantizer decided.
+    pub annotations: Annotations,
+    /// The float graph with batch norms folded, and what is to be observed in it.
+    pub prepared: Prepared,
+    corrects_biases: bool,
+    evaluator: CpuEvaluator,
+    clock: Clock,
 }
 
 /// Quantizes an exported graph: raise, annotate, prepare, calibrate, convert, check. `progress` hears the stage,
@@ -173,11 +223,11 @@ pub fn quantize(
     settings: &Settings,
     progress: &mut dyn FnMut(&'static str, usize, usize),
 ) -> Result<Quantized> {
-    let quantizer = cleave_quantize::load(&settings.quantizer)?;
+    let quantizer = cleave_quantize::load_observing(&settings.quantizer, settings.observer)?;
     quantize_by(quantizer.as_ref(), export, samples, settings, progress)
 }
 
-/// [`quantize`] by a quantizer at hand; that of the settings is not looked at.
+/// [`quantize`] by a quantizer at hand; that of the settings, and their observer, are not looked at.
 ///
 /// # Errors
 /// As [`quantize`].
@@ -188,6 +238,21 @@ pub fn quantize_by(
     settings: &Settings,
     progress: &mut dyn FnMut(&'static str, usize, usize),
 ) -> Result<Quantized> {
+    let mut ready = prepare_by(quantizer, export, settings)?;
+    let statistics = calibrate(&mut ready, samples, settings, progress)?;
+    finish(ready, statistics, Some(samples), settings)
+}
+
+/// The stages before calibration.
+///
+/// # Errors
+/// A graph that is quantized already, or a quantizer that finds nothing.
+pub fn prepare(export: &Graph, settings: &Settings) -> Result<Ready> {
+    let quantizer = cleave_quantize::load_observing(&settings.quantizer, settings.observer)?;
+    prepare_by(quantizer.as_ref(), export, settings)
+}
+
+fn prepare_by(quantizer: &dyn Quantizer, export: &Graph, settings: &Settings) -> Result<Ready> {
     let mut clock = Clock::default();
     if is_quantized(export) {
         return Err(Error::other("the model is quantized already; quantize the float model"));
@@ -199,20 +264,59 @@ pub fn quantize_by(
     clock.lap("annotate");
     let prepared = cleave_quantize::prepare(&raised, &annotations)?;
     clock.lap("prepare");
+    let (corrects_biases, evaluator) = (quantizer.corrects_biases(), CpuEvaluator::new(settings.run));
+    Ok(Ready { raised, annotations, prepared, corrects_biases, evaluator, clock })
+}
+
+/// Streams samples through a prepared graph.
+///
+/// # Errors
+/// Samples that do not fit, or values that are not finite where that is an error; the message names the file.
+pub fn calibrate(
+    ready: &mut Ready,
+    samples: &(impl Samples + ?Sized),
+    settings: &Settings,
+    progress: &mut dyn FnMut(&'static str, usize, usize),
+) -> Result<Statistics> {
+    let p = &ready.prepared;
     let n = samples.len();
-    let step = batch_size(&prepared.graph);
+    let step = batch_size(&p.graph);
     if !n.is_multiple_of(step) {
         let some = n / step * step;
         return Err(Error::other(format!("{n} samples are no multiple of the model's batch of {step}; use {some}")));
     }
-    let mut evaluator = CpuEvaluator::new(settings.run);
     let batches = (0..n / step).map(|i| samples.batch(i * step, (i + 1) * step));
-    let options = CalibrateOptions { infinities: settings.infinities };
-    let stats = cleave_quantize::calibrate(&prepared, &mut evaluator, batches, options, &mut |done| {
+    let options = CalibrateOptions { non_finite: settings.non_finite };
+    let done = cleave_quantize::calibrate(p, &mut ready.evaluator, batches, options, &mut |done| {
         progress("calibrate", done * step, n)
-    })?;
-    clock.lap("calibrate");
-    let converted = cleave_quantize::convert(&prepared, &stats)?;
+    });
+    ready.clock.lap("calibrate");
+    done.map_err(|e| match e {
+        QuantizeError::Value { sample, node, op, what } => {
+            let from = sample * step;
+            let of_input = || samples.check_finite(from, &samples.batch(from, from + step).ok()?).err();
+            let what = match of_input().filter(|_| op == "input") {
+                Some(e) => e.to_string(),
+                None => format!("{}: {what} in the value of node '{node}' ({op})", samples.place(from)),
+            };
+            Error::other(format!("{what}; --on-nan skip leaves such samples out, --on-nan clip such values"))
+        }
+        e => e.into(),
+    })
+}
+
+/// The stages behind calibration. Without samples nothing is checked.
+///
+/// # Errors
+/// Statistics of something else, or what running the two graphs side by side met.
+pub fn finish(
+    ready: Ready,
+    statistics: Statistics,
+    samples: Option<&(impl Samples + ?Sized)>,
+    settings: &Settings,
+) -> Result<Quantized> {
+    let Ready { raised, annotations, prepared, corrects_biases, mut evaluator, mut clock } = ready;
+    let mut converted = cleave_quantize::convert(&prepared, &statistics)?;
     if converted.plan.count(Status::Quantized) == 0 {
         // What a pattern had taken says more than what none did.
         let mut rows = converted.plan.rows.iter().filter(|r| r.reason.is_some()).collect::<Vec<_>>();
@@ -222,10 +326,28 @@ pub fn quantize_by(
         return Err(Error::other(format!("nothing is left to quantize after calibration{why}")));
     }
     clock.lap("convert");
-    let count = settings.check.clamp(1, n.max(1)).div_ceil(step) * step;
-    let check = check(&prepared, &converted.graph, &mut evaluator, samples, count, settings.run)?;
+    let mut checked = match samples {
+        Some(samples) => check(&prepared, &converted.graph, &mut evaluator, samples, settings)?,
+        None => Check::default(),
+    };
     clock.lap("check");
-    Ok(Quantized { raised, annotations, prepared, converted, check, seconds: clock.laps })
+    let better = corrects_biases.then(|| cleave_quantize::correct_biases(&prepared, &converted.graph, &statistics));
+    if let Some((other, biases)) = better.flatten() {
+        let mut other = cleave_quantize::convert(&other, &statistics)?;
+        let after = match samples {
+            Some(samples) => check(&prepared, &other.graph, &mut evaluator, samples, settings)?,
+            None => Check::default(),
+        };
+        let (was, is) = (checked.mean_sqnr(), after.mean_sqnr());
+        // Where nothing is checked, what usually helps is done.
+        if samples.is_none() || is > was {
+            let what = if biases == 1 { "1 bias".into() } else { format!("{biases} biases") };
+            other.plan.notes.push(format!("{what} corrected for what rounding the weights does on average"));
+            (converted, checked) = (other, Check { corrected: samples.map(|_| [was, is]), ..after });
+        }
+        clock.lap("correct");
+    }
+    Ok(Quantized { raised, annotations, prepared, statistics, converted, check: checked, seconds: clock.laps })
 }
 
 struct Clock {
@@ -247,33 +369,37 @@ impl Clock {
 }
 
 /// Samples of one run of the graph: its batch where that is a number, else one.
-fn batch_size(g: &Graph) -> usize {
+pub(crate) fn batch_size(g: &Graph) -> usize {
     match crate::backend::batch_of(g) {
         crate::backend::Batch::Fixed(n) => n,
         _ => 1,
     }
 }
 
-/// Runs both graphs on the first `count` samples and compares outputs, and the results of units by node name.
+/// Runs both graphs on the first samples and compares outputs, and the results of units by node name.
 fn check(
     float: &Prepared,
     quantized: &Graph,
     evaluator: &mut CpuEvaluator,
     samples: &(impl Samples + ?Sized),
-    count: usize,
-    options: Options,
+    settings: &Settings,
 ) -> Result<Check> {
-    let mut session = Backend::Cpu(Box::new(Session::new(quantized, options)?));
+    let step = batch_size(&float.graph);
+    let count = (settings.check.clamp(1, samples.len().max(1)).div_ceil(step) * step).min(samples.len() / step * step);
+    let mut session = Backend::Cpu(Box::new(Session::new(quantized, settings.run)?));
     let pairs = quantized_values(&float.graph, quantized);
     let taps: Vec<NodeId> = pairs.keys().copied().collect();
-    let mut check = Check { samples: count, ..Check::default() };
+    let mut check = Check::default();
     let mut outputs = vec![Comparison::default(); float.graph.output_names.len()];
     let mut layers: IndexMap<NodeId, Comparison> = IndexMap::new();
     let other: Vec<NodeId> = pairs.values().copied().collect();
     let mut wrong = None;
-    let step = batch_size(&float.graph);
     for start in (0..count).step_by(step) {
         let inputs = samples.batch(start, start + step).map_err(|e| Error::other(e.to_string()))?;
+        if settings.non_finite != NonFinite::Error && samples.check_finite(start, &inputs).is_err() {
+            continue;
+        }
+        check.samples += step;
         let mut seen: IndexMap<NodeId, Tensor> = IndexMap::new();
         let want = evaluator.run(&float.graph, &inputs, &taps, &mut |id, t| {
             if let Some(q) = pairs.get(&id) {

@@ -7,12 +7,15 @@
 mod archive;
 pub mod atomic;
 pub mod clv;
+mod codec;
 pub mod data;
 pub mod error;
+pub mod fingerprint;
 pub mod mapped;
 pub mod npy;
 pub mod onnx;
 pub mod pt2;
+pub mod record;
 
 pub use clv::{read_clv, write_clv};
 pub use data::{Dataset, ImageOptions, InputSpec};

@@ -1,9 +1,12 @@
 //! Calibration: samples stream through the prepared graph, and each group's observer takes in what it sees.
 
+use crate::correct::{self, ChannelSums};
 use crate::error::{QuantizeError, Result};
+use crate::mask;
 use crate::observe::{Observer, scan};
-use crate::prepare::Prepared;
+use crate::prepare::{Group, Prepared};
 use cleave_ir::{Graph, NodeId, Tensor};
+use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -26,49 +29,65 @@ pub trait Evaluator {
     ) -> std::result::Result<Vec<Tensor>, BoxError>;
 }
 
-/// What to do with infinite values.
+/// What to do with values that are NaN or infinite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Infinities {
+pub enum NonFinite {
     /// An error that names tensor and sample.
     #[default]
-    Refuse,
-    /// They are left out of the statistics, as torch's histogram does; when run, they saturate.
-    Ignore,
+    Error,
+    /// The sample is left out.
+    Skip,
+    /// The values are left out, as torch's histogram does; when run, infinities saturate.
+    Clip,
 }
 
 /// How calibration is done.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CalibrateOptions {
-    /// What to do with infinite values. NaN is always refused.
-    pub infinities: Infinities,
+    /// What to do with values that are NaN or infinite. Negative infinities on the way into a softmax are a mask
+    /// and no matter for it.
+    pub non_finite: NonFinite,
 }
 
-/// What calibration learnt; one observer for each group of [`Prepared::groups`].
+/// What calibration learnt; an observer for each group of [`Prepared::groups`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Statistics {
     /// How many samples were seen.
     pub samples: usize,
-    /// For each group, the names of its values; by this statistics know their graph.
-    pub values: Vec<Vec<String>>,
-    /// For each group, what its observer remembers.
-    pub observers: Vec<Observer>,
+    /// How many were left out for values that are not finite.
+    pub skipped: usize,
+    /// What is known of each group.
+    pub groups: Vec<Observed>,
+    /// Sums of the inputs of layers, for [`crate::correct_biases`].
+    pub inputs: Vec<ChannelSums>,
+}
+
+/// What is known of the values of a group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Observed {
+    /// The names of its values; by these statistics know their graph.
+    pub values: Vec<String>,
+    /// What its observer remembers.
+    pub observer: Observer,
+    /// How many elements were left out because they are NaN or infinite.
+    pub left_out: u64,
 }
 
 impl Statistics {
-    /// Observers that have seen nothing but the graph's constants.
+    /// Observers that have seen nothing. Those that depend on the order of the data have seen the graph's
+    /// constants; [`Statistics::of_groups`] shows them to the others.
     pub fn new(p: &Prepared) -> Statistics {
-        let names = |g: &crate::prepare::Group| g.values.iter().map(|v| p.graph.node(*v).name.clone()).collect();
-        let mut observers: Vec<Observer> = p.groups.iter().map(|g| Observer::new(p.specs[g.spec].observer)).collect();
-        for (group, o) in p.groups.iter().zip(&mut observers) {
-            for t in group.values.iter().filter_map(|v| p.graph.constant(*v)) {
-                let x = t.to_f32();
-                let s = scan(&x);
-                if !s.nan && s.min.is_finite() && s.max.is_finite() {
-                    o.update(&x, &s);
-                }
+        let one = |g: &Group| {
+            let values = g.values.iter().map(|v| p.graph.node(*v).name.clone()).collect();
+            let kind = p.specs[g.spec].observer;
+            let mut observer = Observer::new(kind);
+            if kind.depends_on_order() {
+                show_constants(p, g, &mut observer);
             }
-        }
-        Statistics { samples: 0, values: p.groups.iter().map(names).collect(), observers }
+            Observed { values, observer, left_out: 0 }
+        };
+        let inputs = correct::layers(&p.graph).iter().map(|l| ChannelSums::new(&p.graph, l)).collect();
+        Statistics { samples: 0, skipped: 0, groups: p.groups.iter().map(one).collect(), inputs }
     }
 
     /// Adds statistics of other samples.
@@ -76,33 +95,79 @@ impl Statistics {
     /// # Errors
     /// Statistics of another graph, and observers that depend on the order of the data.
     pub fn merge(&mut self, other: &Statistics) -> Result<()> {
-        if self.values != other.values {
-            return Err(QuantizeError::Statistics("they belong to another graph or quantizer".into()));
+        if !self.groups.iter().map(|g| &g.values).eq(other.groups.iter().map(|g| &g.values)) {
+            return Err(QuantizeError::Statistics(
+                "they are of other values: the graph or its selection differs".into(),
+            ));
         }
-        for (a, b) in self.observers.iter_mut().zip(&other.observers) {
-            a.merge(b).map_err(QuantizeError::Statistics)?;
+        let same = self.inputs.len() == other.inputs.len();
+        if !same || !self.inputs.iter().zip(&other.inputs).all(|(a, b)| a.is_like(b)) {
+            return Err(QuantizeError::Statistics("they are of other layers: the graph differs".into()));
+        }
+        self.inputs.iter_mut().zip(&other.inputs).for_each(|(a, b)| a.merge(b));
+        for (a, b) in self.groups.iter_mut().zip(&other.groups) {
+            let named = |why: String| QuantizeError::Statistics(format!("{}: {why}", a.values.join(", ")));
+            a.observer.merge(&b.observer).map_err(named)?;
+            a.left_out += b.left_out;
         }
         self.samples += other.samples;
+        self.skipped += other.skipped;
         Ok(())
     }
 
-    /// Fails unless these are statistics of this graph under this quantizer.
+    /// Whether this is what calibration can lead to: for what comes from a file.
+    pub fn is_valid(&self) -> bool {
+        let small = |n: u64| n < 1 << 60;
+        let one = |g: &Observed| g.observer.is_valid() && small(g.left_out);
+        small(self.samples as u64) && small(self.skipped as u64) && self.groups.iter().all(one)
+    }
+
+    /// What is known of each group of a graph, constants included. Groups are found by their values, so that
+    /// statistics serve a graph of which less is quantized.
     ///
     /// # Errors
-    /// They are not, or they have seen nothing.
-    pub fn check(&self, p: &Prepared) -> Result<()> {
-        let fresh = Statistics::new(p);
-        if self.values != fresh.values || self.observers.len() != fresh.observers.len() {
-            return Err(QuantizeError::Statistics("they belong to another graph or quantizer".into()));
+    /// A group that was not observed, or by an observer that remembers another thing than its spec asks for.
+    pub fn of_groups(&self, p: &Prepared) -> Result<Vec<Observed>> {
+        if self.samples == 0 {
+            return Err(QuantizeError::NoSamples);
         }
-        if self.samples == 0 { Err(QuantizeError::NoSamples) } else { Ok(()) }
+        let mut by_values: IndexMap<&[String], Vec<&Observed>> = IndexMap::new();
+        self.groups.iter().for_each(|g| by_values.entry(&g.values).or_default().push(g));
+        let mut found = vec![];
+        for (group, fresh) in p.groups.iter().zip(Statistics::new(p).groups) {
+            let name = || fresh.values.join(", ");
+            let of_values = by_values.get(fresh.values.as_slice()).ok_or_else(|| {
+                QuantizeError::Statistics(format!("{} was not observed: the graph or its selection differs", name()))
+            })?;
+            let same = of_values.iter().find(|o| o.observer.is_like(&fresh.observer)).ok_or_else(|| {
+                let (got, want) = (of_values[0].observer.describe(), p.specs[group.spec].observer.describe());
+                QuantizeError::Statistics(format!("{} was observed by {got}; {want} is asked for", name()))
+            })?;
+            let mut same = (*same).clone();
+            if !p.specs[group.spec].observer.depends_on_order() {
+                show_constants(p, group, &mut same.observer);
+            }
+            found.push(same);
+        }
+        Ok(found)
     }
+}
+
+fn show_constants(p: &Prepared, group: &Group, observer: &mut Observer) {
+    for t in group.values.iter().filter_map(|v| p.graph.constant(*v)) {
+        let x = finite(t.to_f32());
+        observer.update(&x, &scan(&x));
+    }
+}
+
+fn finite(x: Cow<'_, [f32]>) -> Cow<'_, [f32]> {
+    if x.iter().all(|v| v.is_finite()) { x } else { Cow::Owned(x.iter().copied().filter(|v| v.is_finite()).collect()) }
 }
 
 /// Runs all samples and collects statistics. `progress` hears the number of samples done.
 ///
 /// # Errors
-/// No samples; one that cannot be read or run; a value that is NaN, or infinite where that is refused.
+/// No samples; one that cannot be read or run; a value that is NaN or infinite, where that is an error.
 pub fn calibrate(
     p: &Prepared,
     evaluator: &mut dyn Evaluator,
@@ -111,52 +176,90 @@ pub fn calibrate(
     progress: &mut dyn FnMut(usize),
 ) -> Result<Statistics> {
     let mut stats = Statistics::new(p);
-    let taps = p.taps();
+    let layers = correct::layers(&p.graph);
+    let mut of_input: Vec<Vec<usize>> = vec![vec![]; p.graph.len()];
+    layers.iter().enumerate().for_each(|(i, l)| of_input[l.x.index()].push(i));
+    let mut taps = p.taps();
+    taps.extend(layers.iter().map(|l| l.x));
+    taps.sort();
+    taps.dedup();
     let mut of_node: Vec<Vec<usize>> = vec![vec![]; p.graph.len()];
     for (i, group) in p.groups.iter().enumerate() {
         group.observed.iter().for_each(|v| of_node[v.index()].push(i));
     }
+    let masked = mask::may_be_negative_infinity(&p.graph);
     for (sample, inputs) in samples.enumerate() {
         let inputs = inputs.map_err(|e| QuantizeError::Sample { sample, why: e.to_string() })?;
-        let mut bad = None;
+        // A sample that turns out to be unfit is taken back.
+        let before = (options.non_finite == NonFinite::Skip).then(|| (stats.groups.clone(), stats.inputs.clone()));
+        let clip = options.non_finite == NonFinite::Clip;
+        let unfit = |(id, t): (NodeId, &Tensor)| {
+            t.dtype()
+                .is_float()
+                .then(|| observe(&mut [], &[], t, clip, masked[id.index()]).err())?
+                .map(|what| (id, what))
+        };
+        // Inputs that nobody observes may not be unfit either.
+        let mut bad = p.graph.placeholders().into_iter().zip(&inputs).find_map(unfit);
+        let unfit_input = bad.is_some();
         let mut sink = |id: NodeId, t: &Tensor| {
             if bad.is_none() {
-                bad = observe(&mut stats.observers, &of_node[id.index()], t, options).err().map(|e| (id, e));
+                let of = &of_node[id.index()];
+                bad = observe(&mut stats.groups, of, t, clip, masked[id.index()]).err().map(|what| (id, what));
+                of_input[id.index()].iter().for_each(|i| stats.inputs[*i].add(t, layers[*i].axis));
             }
         };
-        let run = evaluator.run(&p.graph, &inputs, &taps, &mut sink);
-        if let Some((id, (what, hint))) = bad {
-            return Err(QuantizeError::Value { sample, node: p.graph.node(id).name.clone(), what, hint });
-        }
-        run.map_err(|e| QuantizeError::Sample { sample, why: e.to_string() })?;
-        stats.samples += 1;
-        progress(stats.samples);
-    }
-    if stats.samples == 0 { Err(QuantizeError::NoSamples) } else { Ok(stats) }
-}
-
-fn observe(
-    observers: &mut [Observer],
-    groups: &[usize],
-    t: &Tensor,
-    options: CalibrateOptions,
-) -> std::result::Result<(), (&'static str, &'static str)> {
-    let mut x = t.to_f32();
-    let mut s = scan(&x);
-    if s.nan {
-        return Err(("NaN", ""));
-    }
-    if s.min == f32::NEG_INFINITY || s.max == f32::INFINITY {
-        match options.infinities {
-            Infinities::Refuse => return Err(("an infinity", "; it may be ignored if that is asked for")),
-            Infinities::Ignore => {
-                x = Cow::Owned(x.iter().copied().filter(|v| v.is_finite()).collect());
-                s = scan(&x);
+        let run = if unfit_input { Ok(vec![]) } else { evaluator.run(&p.graph, &inputs, &taps, &mut sink) };
+        match (bad, before) {
+            (Some(_), Some(before)) => {
+                (stats.groups, stats.inputs) = before;
+                stats.skipped += 1;
+            }
+            (Some((id, what)), None) => {
+                let node = p.graph.node(id);
+                let op = node.op().map_or("input", |o| o.short());
+                return Err(QuantizeError::Value { sample, node: node.name.clone(), op: op.into(), what });
+            }
+            (None, _) => {
+                run.map_err(|e| QuantizeError::Sample { sample, why: e.to_string() })?;
+                stats.samples += 1;
             }
         }
+        progress(stats.samples + stats.skipped);
+    }
+    match (stats.samples, stats.skipped) {
+        (0, 0) => Err(QuantizeError::NoSamples),
+        (0, n) => Err(QuantizeError::AllSkipped(n)),
+        _ => Ok(stats),
+    }
+}
+
+/// Shows a value to its groups; the error is what of it is not finite.
+fn observe(
+    all: &mut [Observed],
+    groups: &[usize],
+    t: &Tensor,
+    clip: bool,
+    masked: bool,
+) -> std::result::Result<(), &'static str> {
+    let mut x = t.to_f32();
+    let mut s = scan(&x);
+    let mut left_out = 0;
+    if s.nan || s.min == f32::NEG_INFINITY || s.max == f32::INFINITY {
+        let mask = masked && !s.nan && s.max < f32::INFINITY;
+        match s.nan {
+            _ if clip || mask => {}
+            true => return Err("NaN"),
+            false => return Err("an infinity"),
+        }
+        let all = x.len();
+        x = finite(x);
+        s = scan(&x);
+        left_out = (all - x.len()) as u64;
     }
     for g in groups {
-        observers[*g].update(&x, &s);
+        all[*g].observer.update(&x, &s);
+        all[*g].left_out += left_out;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use crate::annotate::Annotator;
 use crate::error::{QuantizeError, Result};
 use crate::quantizer::{Override, Quantizer, TomlQuantizer};
-use crate::spec::Spec;
+use crate::spec::{ObserverKind, Spec};
 use cleave_rewrite::Pattern;
 
 /// Quantizers in order. Units are named `quantizer:pattern`; where a later one would have taken what an earlier one
@@ -64,6 +64,10 @@ impl Quantizer for Composed {
         self.parts.iter().all(|p| p.leaves_unread_float())
     }
 
+    fn corrects_biases(&self) -> bool {
+        self.parts.iter().all(|p| p.corrects_biases())
+    }
+
     fn specs(&self) -> &[Spec] {
         &self.specs
     }
@@ -91,7 +95,18 @@ impl Quantizer for Composed {
 /// # Errors
 /// One that cannot be loaded, or that does not go with the others.
 pub fn load(names: &str) -> Result<Box<dyn Quantizer>> {
+    load_observing(names, None)
+}
+
+/// [`load`] with another observer in place of those of all activations.
+///
+/// # Errors
+/// As [`load`], and a quantizer that observes nothing.
+pub fn load_observing(names: &str, observer: Option<ObserverKind>) -> Result<Box<dyn Quantizer>> {
     let mut all = names.split(',').map(|n| TomlQuantizer::load(n.trim())).collect::<Result<Vec<_>>>()?;
+    if let Some(kind) = observer {
+        all.iter_mut().try_for_each(|q| q.set_observer(kind))?;
+    }
     if all.len() == 1 {
         return Ok(Box::new(all.remove(0)));
     }

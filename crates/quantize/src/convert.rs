@@ -6,6 +6,7 @@
 use crate::calibrate::Statistics;
 use crate::error::Result;
 use crate::fold::clean;
+use crate::notes;
 use crate::plan::{Plan, QParamsRow, Status};
 use crate::prepare::Prepared;
 use crate::settle::{self, Settled};
@@ -78,13 +79,14 @@ struct Converter<'a> {
 /// # Errors
 /// Statistics that do not belong to it.
 pub fn convert(p: &Prepared, stats: &Statistics) -> Result<Converted> {
-    stats.check(p)?;
-    let settled = settle::settle(p, stats);
+    let observed = stats.of_groups(p)?;
+    let settled = settle::settle(p, &observed);
     let mut c = Converter::new(p, &settled);
     for (id, node) in p.graph.nodes() {
         c.node(id, node);
     }
-    let notes = std::mem::take(&mut c.notes);
+    let mut notes = notes::notes(p, stats, &observed, &settled);
+    notes.append(&mut c.notes);
     let mut graph = c.b.finish()?;
     graph.input_names.clone_from(&p.graph.input_names);
     graph.output_names.clone_from(&p.graph.output_names);

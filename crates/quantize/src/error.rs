@@ -59,18 +59,24 @@ pub enum QuantizeError {
         /// What went wrong.
         why: String,
     },
-    /// A value that is not a number, or infinite where that is refused.
-    #[error("calibration sample {sample}: {what} in the value of node '{node}'{hint}")]
+    /// A value that is NaN or infinite, where that is an error.
+    #[error("calibration sample {sample}: {what} in the value of node '{node}' ({op})")]
     Value {
         /// Number of the sample, from 0.
         sample: usize,
         /// The node.
         node: String,
+        /// Its op.
+        op: String,
         /// NaN or an infinity.
         what: &'static str,
-        /// What may be done.
-        hint: &'static str,
     },
+    /// Another observer for a quantizer that observes nothing.
+    #[error("quantizer '{0}' has no spec whose range is observed, so no observer can be chosen")]
+    NothingObserved(String),
+    /// Calibration of which no sample is left.
+    #[error("all {0} calibration samples were skipped: each leads to NaN or infinities")]
+    AllSkipped(usize),
     /// Statistics of another graph or quantizer.
     #[error("statistics: {0}")]
     Statistics(String),

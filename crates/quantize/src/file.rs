@@ -45,6 +45,7 @@ struct Head {
     extends: Option<Spanned<String>>,
     arithmetic: Option<Arithmetic>,
     unread: Option<Unread>,
+    bias_correction: Option<bool>,
 }
 
 /// What becomes of results that no quantized unit reads.
@@ -75,7 +76,7 @@ struct SpecEntry {
     dtype: Spanned<String>,
     range: Option<Spanned<[i64; 2]>>,
     scheme: Spanned<String>,
-    observer: Option<ObserverKind>,
+    observer: Option<Spanned<String>>,
     eps: Option<Spanned<Eps>>,
     scale: Option<f64>,
     zero_point: Option<i32>,
@@ -171,6 +172,7 @@ fn read_at(text: &str, file: &str, base: &Base<'_>, depth: usize) -> Result<Toml
         doc: raw.quantizer.doc,
         divides: raw.quantizer.arithmetic == Some(Arithmetic::Divide),
         unread_float: raw.quantizer.unread == Some(Unread::Float),
+        bias_correction: raw.quantizer.bias_correction == Some(true),
         specs: vec![],
         patterns: vec![],
         overrides: vec![],
@@ -180,6 +182,7 @@ fn read_at(text: &str, file: &str, base: &Base<'_>, depth: usize) -> Result<Toml
     if let Some(p) = parent {
         q.divides = raw.quantizer.arithmetic.map_or(p.divides, |a| a == Arithmetic::Divide);
         q.unread_float = raw.quantizer.unread.map_or(p.unread_float, |u| u == Unread::Float);
+        q.bias_correction = raw.quantizer.bias_correction.unwrap_or(p.bias_correction);
         q.specs = p.specs;
         q.overrides = p.overrides;
         inherited = p.patterns;
@@ -244,7 +247,10 @@ fn resolve_spec(at: &Place<'_>, name: &str, entry: &Spanned<SpecEntry>) -> Resul
     {
         return Err(here("a key that its scheme does not use"));
     }
-    let observer = e.observer.unwrap_or(ObserverKind::Minmax);
+    let observer = match &e.observer {
+        Some(o) => ObserverKind::parse(o.get_ref()).map_err(|why| at.error(o.span().start, why))?,
+        None => ObserverKind::Minmax,
+    };
     Ok(Spec { name: name.into(), range, scheme, observer, eps: resolve_eps(at, e)? })
 }
 

@@ -4,7 +4,7 @@ use crate::annotations::{Annotations, Unit, compute_nodes};
 use crate::error::Result;
 use crate::fold;
 use crate::plan::{Plan, PlanRow, Status};
-use crate::spec::{ObserverKind, Scheme, Spec, SpecId};
+use crate::spec::{Scheme, Spec, SpecId};
 use cleave_ir::{Class, Graph, NodeId};
 use indexmap::IndexMap;
 
@@ -198,7 +198,7 @@ pub(crate) fn group(g: &Graph, specs: &[Spec], units: &[Unit]) -> Grouped {
             let same_elements = u.share.iter().any(|s| s == "output")
                 && g.node(u.compute).op().is_some_and(|op| op.class == Class::View)
                 && u.nodes.len() == 1;
-            again[u.root.index()] = same_elements && specs[o].observer == ObserverKind::Histogram;
+            again[u.root.index()] = same_elements && !specs[o].observer.depends_on_order();
         }
     }
     collect(g, specs, &sites, &again)

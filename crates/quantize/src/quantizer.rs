@@ -4,7 +4,7 @@ use crate::annotate::Annotator;
 use crate::error::{QuantizeError, Result};
 use crate::file;
 use crate::select::Selector;
-use crate::spec::{Spec, SpecId};
+use crate::spec::{ObserverKind, Spec, SpecId};
 use cleave_ir::Graph;
 use cleave_rewrite::Pattern;
 use indexmap::IndexMap;
@@ -99,6 +99,12 @@ pub trait Quantizer {
         false
     }
 
+    /// Whether biases are corrected for what rounding the weights does on average, if that helps: see
+    /// [`crate::correct_biases`].
+    fn corrects_biases(&self) -> bool {
+        false
+    }
+
     /// The specs that its units refer to.
     fn specs(&self) -> &[Spec];
 
@@ -165,6 +171,7 @@ pub struct TomlQuantizer {
     pub(crate) doc: String,
     pub(crate) divides: bool,
     pub(crate) unread_float: bool,
+    pub(crate) bias_correction: bool,
     pub(crate) specs: Vec<Spec>,
     pub(crate) patterns: Vec<UnitPattern>,
     pub(crate) overrides: Vec<Override>,
@@ -222,6 +229,19 @@ impl TomlQuantizer {
         &self.tests
     }
 
+    /// Puts another observer in place of those of all specs with one scale, activations that is.
+    ///
+    /// # Errors
+    /// A quantizer that observes nothing.
+    pub fn set_observer(&mut self, kind: ObserverKind) -> Result<()> {
+        let mut observed = self.specs.iter_mut().filter(|s| s.observed()).peekable();
+        if observed.peek().is_none() {
+            return Err(QuantizeError::NothingObserved(self.name.clone()));
+        }
+        observed.for_each(|s| s.observer = kind);
+        Ok(())
+    }
+
     /// Its patterns, in order.
     pub fn patterns(&self) -> &[UnitPattern] {
         &self.patterns
@@ -255,6 +275,10 @@ impl Quantizer for TomlQuantizer {
 
     fn leaves_unread_float(&self) -> bool {
         self.unread_float
+    }
+
+    fn corrects_biases(&self) -> bool {
+        self.bias_correction
     }
 
     fn specs(&self) -> &[Spec] {

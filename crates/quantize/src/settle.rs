@@ -1,14 +1,12 @@
 //! What calibrated numbers decide: qparams of the groups, and units that must stay float after all.
 
-use crate::calibrate::Statistics;
+use crate::calibrate::Observed;
+use crate::mask::{self, BEFORE_SOFTMAX, SENTINEL};
 use crate::prepare::{GroupId, Prepared};
 use crate::spec::{Scheme, SpecId};
 use crate::weights;
 use cleave_ir::{Class, NodeId};
 use cleave_numerics::{DType, QParams};
-
-/// Values beyond this are masks (`-3.4e38` before a softmax), not activations; torch draws the line here too.
-const SENTINEL: f32 = 3.4e15;
 
 /// Qparams of the groups, and which units stay.
 pub(crate) struct Settled {
@@ -21,8 +19,9 @@ pub(crate) struct Settled {
 }
 
 /// Settles a prepared graph.
-pub(crate) fn settle(p: &Prepared, stats: &Statistics) -> Settled {
-    let judged: Vec<Result<QParams, String>> = (0..p.groups.len()).map(|g| judge(p, stats, g)).collect();
+pub(crate) fn settle(p: &Prepared, observed: &[Observed]) -> Settled {
+    let masked = mask::before_softmax(&p.graph);
+    let judged: Vec<Result<QParams, String>> = (0..p.groups.len()).map(|g| judge(p, observed, &masked, g)).collect();
     let mut dropped: Vec<Option<String>> = vec![None; p.units.len()];
     for (u, why) in p.units.iter().zip(&mut dropped) {
         let sites = u.inputs.iter().map(|i| (i.value, i.spec)).chain(u.output.map(|o| (u.root, o)));
@@ -57,20 +56,27 @@ fn outputs(p: &Prepared, dropped: &mut [Option<String>]) -> Vec<Option<SpecId>> 
     outputs
 }
 
-fn judge(p: &Prepared, stats: &Statistics, id: GroupId) -> Result<QParams, String> {
+fn judge(p: &Prepared, observed: &[Observed], masked: &[bool], id: GroupId) -> Result<QParams, String> {
     let group = &p.groups[id];
     let spec = &p.specs[group.spec];
     if let Scheme::Fixed { scale, zero_point } = spec.scheme {
         return Ok(QParams { scale, zero_point });
     }
     let name = group.values.first().map_or("", |v| p.graph.node(*v).name.as_str());
-    let observer = &stats.observers[id];
+    let Observed { observer, left_out, .. } = &observed[id];
+    let before_softmax = group.values.iter().any(|v| masked[v.index()]);
+    if before_softmax && *left_out > 0 {
+        return Err(format!("{name} holds -inf before a softmax: a mask, not an activation"));
+    }
     let (min, max) = observer.extrema().ok_or_else(|| format!("{name} was never observed"))?;
     if min == 0.0 && max == 0.0 {
         return Err(format!("dead tensor: {name} is always 0 in calibration"));
     }
     if min < -SENTINEL || max > SENTINEL {
         return Err(format!("{name} reaches {}: a mask, not an activation", if -min > max { min } else { max }));
+    }
+    if before_softmax && min < BEFORE_SOFTMAX {
+        return Err(format!("{name} reaches {min} before a softmax: a mask, not an activation"));
     }
     let dtype = group.values.first().and_then(|v| p.graph.node(*v).meta.as_tensor()).map_or(DType::F32, |t| t.dtype);
     let q = observer.qparams(spec).ok_or_else(|| format!("{name} was never observed"))?;

@@ -1,7 +1,6 @@
 //! Specs: how a value is to be quantized, before anything is known of its range.
 
 use cleave_numerics::{DType, EPS_F32, QRange, QScheme};
-use serde::{Deserialize, Serialize};
 
 /// A spec by its place in [`crate::Annotations::specs`].
 pub type SpecId = usize;
@@ -34,17 +33,69 @@ pub enum Scheme {
 }
 
 /// How a range is found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ObserverKind {
     /// A histogram on a power-of-two grid through zero, searched for the range of least squared error.
     Histogram,
     /// Least and greatest value.
     Minmax,
+    /// The same histogram; so many percent of the values lie within the range.
+    Percentile(f64),
+    /// The same histogram, searched for the range of least Kullback-Leibler divergence.
+    Entropy,
+    /// The same histogram, searched with the very scale and zero point that each range would have.
+    Mse,
     /// torch's moving average of each batch's least and greatest value.
     MovingAverage,
     /// torch's histogram of 2048 bins between least and greatest value, with its own search.
     TorchHistogram,
+}
+
+impl ObserverKind {
+    /// How they are named in files and on the command line.
+    pub const NAMES: &str =
+        "histogram, minmax, percentile (or percentile:99.9), entropy, mse, moving_average or torch_histogram";
+
+    /// The observer of a name.
+    ///
+    /// # Errors
+    /// No such observer, or a percentage that is none.
+    pub fn parse(name: &str) -> Result<ObserverKind, String> {
+        Ok(match name {
+            "histogram" => ObserverKind::Histogram,
+            "minmax" => ObserverKind::Minmax,
+            "percentile" => ObserverKind::Percentile(99.99),
+            "entropy" => ObserverKind::Entropy,
+            "mse" => ObserverKind::Mse,
+            "moving_average" => ObserverKind::MovingAverage,
+            "torch_histogram" => ObserverKind::TorchHistogram,
+            _ => {
+                let Some(percent) = name.strip_prefix("percentile:") else {
+                    return Err(format!("no observer '{name}'; expected {}", ObserverKind::NAMES));
+                };
+                let percent = percent.parse::<f64>().ok().filter(|p| (50.0..=100.0).contains(p));
+                ObserverKind::Percentile(percent.ok_or(format!("'{name}': expected a percentage from 50 to 100"))?)
+            }
+        })
+    }
+
+    /// Its name in prose.
+    pub fn describe(self) -> String {
+        match self {
+            ObserverKind::Histogram => "histogram".into(),
+            ObserverKind::Minmax => "min-max".into(),
+            ObserverKind::Percentile(p) => format!("percentile {p}"),
+            ObserverKind::Entropy => "entropy".into(),
+            ObserverKind::Mse => "mse".into(),
+            ObserverKind::MovingAverage => "moving average".into(),
+            ObserverKind::TorchHistogram => "torch histogram".into(),
+        }
+    }
+
+    /// Whether what it learns depends on the order of the data, so that shards cannot be merged.
+    pub fn depends_on_order(self) -> bool {
+        matches!(self, ObserverKind::MovingAverage | ObserverKind::TorchHistogram)
+    }
 }
 
 /// How a value is to be quantized.
@@ -86,16 +137,14 @@ impl Spec {
     /// A short description: `u8[0, 255] affine, histogram`.
     pub fn describe(&self) -> String {
         let QRange { dtype, min, max } = self.range;
-        let observer = match self.observer {
-            ObserverKind::Histogram => "histogram",
-            ObserverKind::Minmax => "min-max",
-            ObserverKind::MovingAverage => "moving average",
-            ObserverKind::TorchHistogram => "torch histogram",
-        };
+        let observer = self.observer.describe();
         match &self.scheme {
             Scheme::Affine => format!("{dtype}[{min}, {max}] affine, {observer}"),
             Scheme::Symmetric => format!("{dtype}[{min}, {max}] symmetric, {observer}"),
-            Scheme::PerChannelSymmetric => format!("{dtype}[{min}, {max}] symmetric per channel"),
+            Scheme::PerChannelSymmetric => match self.observer {
+                ObserverKind::Minmax => format!("{dtype}[{min}, {max}] symmetric per channel"),
+                _ => format!("{dtype}[{min}, {max}] symmetric per channel, {observer}"),
+            },
             Scheme::Fixed { scale, zero_point } => {
                 format!("{dtype}[{min}, {max}] scale {scale}, zero point {zero_point}")
             }

@@ -1,5 +1,6 @@
 //! Constants to integers: weights per output channel, biases at the accumulator's scale.
 
+use crate::observe::ChannelObserver;
 use crate::spec::{LEAST_SCALE, Spec};
 use cleave_ir::Tensor;
 use cleave_numerics::{
@@ -16,19 +17,6 @@ pub(crate) struct QuantizedWeight {
     pub scales: Vec<f32>,
     /// Channels that are not zero and that the spec's least scale leaves fewer than [`LEAST_LEVELS`] on either side.
     pub flattened: usize,
-}
-
-/// Least and greatest element of each channel along an axis.
-fn channel_ranges(x: &[f32], shape: &[usize], axis: usize) -> Vec<(f32, f32)> {
-    let inner: usize = shape[axis + 1..].iter().product();
-    let mut ranges = vec![(0.0f32, 0.0f32); shape[axis]];
-    for (i, row) in x.chunks(inner.max(1)).enumerate() {
-        let r = &mut ranges[i % shape[axis]];
-        for v in row {
-            *r = (r.0.min(*v), r.1.max(*v));
-        }
-    }
-    ranges
 }
 
 /// Quantizes a weight symmetrically along `axis`. A channel of zeros takes the widest scale of the others,
@@ -52,13 +40,14 @@ pub(crate) fn quantize_weight(
     if let Some(bad) = x.iter().find(|v| !v.is_finite()) {
         return Err(format!("the weight holds {bad}"));
     }
-    let ranges = channel_ranges(&x, shape, axis);
-    let mut scales: Vec<f32> =
-        ranges.iter().map(|(lo, hi)| choose_qparams(*lo, *hi, spec.range, spec.qscheme(), spec.eps).scale).collect();
+    let mut observed = ChannelObserver::new(spec.observer, axis, shape[axis]);
+    observed.update(&x, shape)?;
+    let floor = choose_qparams(0.0, 0.0, spec.range, spec.qscheme(), spec.eps).scale;
+    let mut scales: Vec<f32> = observed.qparams(spec).iter().map(|q| q.map_or(floor, |q| q.scale)).collect();
     if spec.eps == LEAST_SCALE {
         let widest = scales.iter().copied().fold(0.0, f32::max);
         let widest = if widest > LEAST_SCALE { widest } else { 1.0 / spec.range.max as f32 };
-        let zero = ranges.iter().map(|r| *r == (0.0, 0.0));
+        let zero = observed.channels().iter().map(|o| o.extrema() == Some((0.0, 0.0)));
         scales.iter_mut().zip(zero).filter(|(_, z)| *z).for_each(|(s, _)| *s = widest);
     }
     scales.iter_mut().zip(floors).for_each(|(s, floor)| *s = s.max(*floor));
@@ -73,12 +62,22 @@ pub(crate) fn quantize_weight(
         })
     });
     let q = integers(shape, rows, dtype);
-    let flat = |((lo, hi), s): (&(f32, f32), &f32)| {
-        let reach = hi.max(-lo);
-        spec.eps > LEAST_SCALE && *s <= spec.eps && reach > 0.0 && reach < s * LEAST_LEVELS
+    let flat = |(reach, s): &(f32, &f32)| {
+        spec.eps > LEAST_SCALE && **s <= spec.eps && *reach > 0.0 && *reach < **s * LEAST_LEVELS
     };
-    let flattened = ranges.iter().zip(&scales).filter(|c| flat(*c)).count();
+    let flattened = reaches(&x, shape, axis).into_iter().zip(&scales).filter(flat).count();
     Ok(QuantizedWeight { q, scales, flattened })
+}
+
+/// The greatest magnitude of each channel along an axis.
+fn reaches(x: &[f32], shape: &[usize], axis: usize) -> Vec<f32> {
+    let inner: usize = shape[axis + 1..].iter().product();
+    let mut most = vec![0.0f32; shape[axis]];
+    for (i, row) in x.chunks(inner.max(1)).enumerate() {
+        let m = &mut most[i % shape[axis]];
+        *m = row.iter().fold(*m, |m, v| m.max(v.abs()));
+    }
+    most
 }
 
 /// A scale as the type of its tensor holds it, no less than that type's least normal number.
@@ -102,7 +101,7 @@ pub(crate) fn bias_floors(t: &Tensor, axis: usize, bias: &Tensor, sx: f32, room:
     if axis >= t.shape().len() || room <= 0 {
         return None;
     }
-    let reach: Vec<f32> = channel_ranges(&t.to_f32(), t.shape(), axis).iter().map(|(lo, hi)| hi.max(-lo)).collect();
+    let reach = reaches(&t.to_f32(), t.shape(), axis);
     let widest = reach.iter().copied().fold(0.0, f32::max);
     let mut floors = vec![0.0f32; reach.len()];
     for (c, b) in bias.to_f32().iter().enumerate() {

@@ -77,3 +77,140 @@ fn what_depends_on_order_refuses_to_merge() {
     m.merge(&observed(ObserverKind::Minmax, &[vec![-3.0]])).unwrap();
     assert_eq!(m, Observer::Minmax(Some((-3.0, 2.0))));
 }
+
+fn spec(observer: ObserverKind, scheme: Scheme) -> Spec {
+    let range = match scheme {
+        Scheme::Affine => QRange { dtype: DType::U8, min: 0, max: 255 },
+        _ => QRange { dtype: DType::I8, min: -127, max: 127 },
+    };
+    Spec { name: String::new(), range, scheme, observer, eps: cleave_quantize::LEAST_SCALE }
+}
+
+fn range(x: &[f32], observer: ObserverKind, scheme: Scheme) -> (f32, f32) {
+    observed(observer, &[x.to_vec()]).range(&spec(observer, scheme)).unwrap()
+}
+
+#[test]
+fn percentile_and_entropy_are_those_of_numpy() {
+    let text = include_str!("fixtures/observers/search.txt");
+    let mut count = 0;
+    for line in text.lines().filter(|l| !l.starts_with('#')) {
+        let f: Vec<&str> = line.split(' ').collect();
+        let kind = match f[1] {
+            "entropy" => ObserverKind::Entropy,
+            _ => ObserverKind::parse(&format!("percentile:{}", f[2])).unwrap(),
+        };
+        let scheme = if f[3] == "1" { Scheme::Symmetric } else { Scheme::Affine };
+        let (lo, hi) = range(&generate(f[0]), kind, scheme);
+        let want = [f[4], f[5]].map(|v| v.parse::<f64>().unwrap());
+        let near = |a: f32, b: f64| (f64::from(a) - b).abs() <= 1e-6 * b.abs();
+        assert!(near(lo, want[0]) && near(hi, want[1]), "{line}: {lo} {hi}");
+        count += 1;
+    }
+    assert_eq!(count, 36);
+}
+
+/// Squared error of quantizing elements over a range.
+fn squared_error(x: &[f32], lo: f32, hi: f32, s: &Spec) -> f64 {
+    let q = cleave_numerics::choose_qparams(lo, hi, s.range, s.qscheme(), s.eps);
+    let level = |v: f32| cleave_numerics::quantize_div(v, q.scale, q.zero_point, s.range.min, s.range.max);
+    let error = |v: &f32| f64::from(*v - cleave_numerics::dequantize(level(*v), q.scale, q.zero_point));
+    x.iter().map(|v| error(v).powi(2)).sum()
+}
+
+#[test]
+fn mse_is_as_good_as_brute_force() {
+    for case in ["1,6000,plain,1,0", "2,6000,relu,4,0", "3,6000,cube,30,0", "4,6000,relu6,8,1", "5,6000,cube,9,0.5"] {
+        let mut x = generate(case);
+        x.push(2.5 * x.iter().fold(0.0f32, |a, v| a.max(v.abs())));
+        for scheme in [Scheme::Affine, Scheme::Symmetric] {
+            let s = spec(ObserverKind::Mse, scheme.clone());
+            let (lo, hi) = range(&x, ObserverKind::Mse, scheme.clone());
+            let got = squared_error(&x, lo, hi, &s);
+            let (min, max) = range(&x, ObserverKind::Minmax, scheme);
+            let (min, max) = (min.min(0.0), max.max(0.0));
+            let part = |i: i32| i as f32 / 40.0;
+            let pairs = (0..=40).flat_map(|i| (1..=40).map(move |j| (i, j)));
+            let best = pairs.map(|(i, j)| squared_error(&x, min * part(i), max * part(j), &s)).fold(f64::MAX, f64::min);
+            assert!(got <= 1.03 * best, "{case} {:?}: [{lo}, {hi}] {got} beside {best}", s.scheme);
+        }
+    }
+}
+
+/// ONNX Runtime's entropy calibration has one candidate at its defaults, so it is its min-max.
+#[test]
+fn entropy_searches() {
+    let mut x = generate("6,30000,cube,100,-0.3");
+    x.push(2000.0);
+    let (minmax, entropy) =
+        (range(&x, ObserverKind::Minmax, Scheme::Affine), range(&x, ObserverKind::Entropy, Scheme::Affine));
+    assert_eq!(minmax.1, 2000.0);
+    assert!(entropy.1 < 400.0 && entropy.0 > -400.0, "{entropy:?}");
+}
+
+fn leaves(v: &toml::Value) -> usize {
+    match v {
+        toml::Value::Array(a) => a.iter().map(leaves).sum(),
+        toml::Value::Table(t) => t.values().map(leaves).sum(),
+        _ => 1,
+    }
+}
+
+/// ONNX Runtime's histogram calibrators keep every tensor and fail on shapes that vary.
+#[test]
+fn state_does_not_grow_and_shapes_may_vary() {
+    for name in ["histogram", "minmax", "percentile", "entropy", "mse", "moving_average", "torch_histogram"] {
+        let kind = ObserverKind::parse(name).unwrap();
+        let size = |samples: usize| {
+            let tensors: Vec<Vec<f32>> = (0..samples).map(|i| generate(&format!("{i},{},plain,3,0", 7 + i))).collect();
+            leaves(&toml::Value::try_from(observed(kind, &tensors)).unwrap())
+        };
+        assert_eq!(size(1), size(100), "{name}");
+    }
+}
+
+#[test]
+fn channels_are_observed_each_for_itself() {
+    use cleave_quantize::observe::ChannelObserver;
+    let mut o = ChannelObserver::new(ObserverKind::Minmax, 1, 2);
+    o.update(&[1.0, -2.0, 3.0, 4.0, 0.5, 0.5, -8.0, 0.0], &[2, 2, 2]).unwrap();
+    o.update(&[9.0, 0.25, 0.25, 0.25, 0.25, 0.25], &[1, 2, 3]).unwrap();
+    let extrema: Vec<_> = o.channels().iter().map(|c| c.extrema().unwrap()).collect();
+    assert_eq!(extrema, [(-2.0, 9.0), (-8.0, 4.0)]);
+    assert!(o.update(&[1.0; 3], &[1, 3]).unwrap_err().contains("expected 2 channels on axis 1"));
+    // torch's PerChannelMinMaxObserver, symmetric over -127..127.
+    let scales: Vec<f32> =
+        o.qparams(&spec(ObserverKind::Minmax, Scheme::Symmetric)).iter().map(|q| q.unwrap().scale).collect();
+    assert_eq!(scales, [9.0 / 127.0, 8.0 / 127.0]);
+}
+
+/// No search may end with nothing left: a tensor that is nearly always 0 keeps its range.
+#[test]
+fn rare_values_are_not_flattened() {
+    let mut x = vec![0.0; 100_000];
+    x[3] = 2.0;
+    for name in ["histogram", "percentile", "entropy", "mse"] {
+        let (lo, hi) = range(&x, ObserverKind::parse(name).unwrap(), Scheme::Affine);
+        assert!(lo == 0.0 && hi > 0.5, "{name}: {lo} {hi}");
+    }
+}
+
+#[test]
+fn magnitudes_of_all_sizes_have_a_range() {
+    for m in [f32::MIN_POSITIVE, 1e-30, 1.0, 2048.0, 1e20, f32::MAX] {
+        for name in ["histogram", "percentile", "entropy", "mse"] {
+            for scheme in [Scheme::Affine, Scheme::Symmetric] {
+                let (lo, hi) = range(&[m, m / 2.0, -m / 4.0], ObserverKind::parse(name).unwrap(), scheme.clone());
+                assert!(lo.is_finite() && hi.is_finite() && lo <= 0.0 && hi > 0.0, "{name} {m} {scheme:?}: {lo} {hi}");
+                assert!(hi <= m && lo >= -m, "{name} {m} {scheme:?}: {lo} {hi}");
+            }
+        }
+    }
+}
+
+#[test]
+fn names_are_read_and_others_refused() {
+    assert_eq!(ObserverKind::parse("percentile:99.5"), Ok(ObserverKind::Percentile(99.5)));
+    assert!(ObserverKind::parse("percentile:101").unwrap_err().contains("from 50 to 100"));
+    assert!(ObserverKind::parse("kl").unwrap_err().starts_with("no observer 'kl'; expected histogram, minmax,"));
+}

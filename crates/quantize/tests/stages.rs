@@ -3,7 +3,7 @@
 
 use cleave_ir::{Graph, Levels, NodeId, Tensor, text, verify};
 use cleave_quantize::{
-    Annotations, BoxError, CalibrateOptions, Converted, Evaluator, Infinities, Prepared, QuantizeError, Selection,
+    Annotations, BoxError, CalibrateOptions, Converted, Evaluator, NonFinite, Prepared, QuantizeError, Selection,
     Status, TomlQuantizer, annotate, calibrate, convert, load, prepare,
 };
 
@@ -269,10 +269,10 @@ fn bad_values_and_missing_data_are_errors() {
     // The pool's values are those of its input, observed there; x is observed itself.
     assert!(e.is_err() || p.taps().iter().all(|t| p.graph.node(*t).name != "pool"));
     let e = stats_of(&p, Table(vec![("act", vec![1.0, f32::NAN])])).unwrap_err().to_string();
-    assert_eq!(e, "calibration sample 0: NaN in the value of node 'act'");
+    assert_eq!(e, "calibration sample 0: NaN in the value of node 'act' (aten.relu)");
     let e = stats_of(&p, Table(vec![("act", vec![1.0, f32::INFINITY])])).unwrap_err().to_string();
-    assert!(e.starts_with("calibration sample 0: an infinity in the value of node 'act'; it may be ignored"), "{e}");
-    let ignore = CalibrateOptions { infinities: Infinities::Ignore };
+    assert_eq!(e, "calibration sample 0: an infinity in the value of node 'act' (aten.relu)");
+    let ignore = CalibrateOptions { non_finite: NonFinite::Clip };
     let one = || [Ok(vec![])].into_iter();
     let mut table = Table(vec![("act", vec![1.0, f32::INFINITY])]);
     assert!(calibrate(&p, &mut table, one(), ignore, &mut |_| {}).is_ok());

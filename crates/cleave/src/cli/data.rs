@@ -1,9 +1,11 @@
 //! Data for calibration and comparison, and noise for timing.
 
 use crate::error::{Error, Result};
+use crate::pipeline::Samples;
 use cleave_formats::data::{Dataset, ImageOptions, InputSpec, Layout};
 use cleave_ir::{Bindings, Graph, Tensor};
 use cleave_numerics::DType;
+use cleave_quantize::BoxError;
 use std::path::Path;
 
 /// How images become arrays.
@@ -107,4 +109,79 @@ pub fn noise(g: &Graph, bound: &Bindings) -> Result<Vec<Tensor>> {
         });
     }
     Ok(inputs)
+}
+
+/// Some of the samples of a data set.
+pub struct Part<'a> {
+    data: &'a Dataset,
+    from: usize,
+    to: usize,
+}
+
+impl<'a> Part<'a> {
+    /// All of them.
+    pub fn all(data: &'a Dataset) -> Part<'a> {
+        Part { data, from: 0, to: data.len() }
+    }
+
+    /// The first `N` of them, or those of `A..B`.
+    ///
+    /// # Errors
+    /// Text that says neither, or more than there are.
+    pub fn samples(data: &'a Dataset, text: &str) -> Result<Part<'a>> {
+        let (from, to) = text.split_once("..").unwrap_or(("0", text));
+        let range = from.parse::<usize>().ok().zip(to.parse::<usize>().ok()).filter(|(a, b)| a < b);
+        let (from, to) =
+            range.ok_or_else(|| Error::other(format!("--samples {text}: expected a number, or A..B with A < B")))?;
+        if to > data.len() {
+            return Err(Error::other(format!("--samples {text}: {} has {}", data.path().display(), data.len())));
+        }
+        Ok(Part { data, from, to })
+    }
+
+    /// The `I`th of `N` parts of about the same size, each a multiple of `step`.
+    ///
+    /// # Errors
+    /// Text that is no `I/N`, or more parts than there are samples.
+    pub fn shard(data: &'a Dataset, text: &str, step: usize) -> Result<Part<'a>> {
+        let numbers = text.split_once('/').and_then(|(i, n)| i.parse::<usize>().ok().zip(n.parse::<usize>().ok()));
+        let (i, n) = numbers
+            .filter(|(i, n)| (1..=*n).contains(i))
+            .ok_or_else(|| Error::other(format!("--shard {text}: expected I/N with I from 1 to N, as 3/8")))?;
+        let batches = data.len() / step;
+        if n > batches {
+            let path = data.path().display();
+            return Err(Error::other(format!("--shard {text}: {path} has {batches} batches, too few for {n} parts")));
+        }
+        // What is left of the last batch stays with the last part, and is an error there as in one run.
+        let edge =
+            |i: usize| if i == n { data.len() } else { (batches as u128 * i as u128 / n as u128) as usize * step };
+        Ok(Part { data, from: edge(i - 1), to: edge(i) })
+    }
+
+    /// What is to be remembered of it; `path` is where the data lie.
+    ///
+    /// # Errors
+    /// A sample that cannot be read.
+    pub fn run(&self, path: &Path) -> Result<crate::calibration::Run> {
+        crate::calibration::run_of(path, self.data, self.from, self.to)
+    }
+}
+
+impl Samples for Part<'_> {
+    fn len(&self) -> usize {
+        self.to - self.from
+    }
+
+    fn batch(&self, from: usize, to: usize) -> std::result::Result<Vec<Tensor>, BoxError> {
+        Samples::batch(self.data, self.from + from, self.from + to)
+    }
+
+    fn check_finite(&self, from: usize, batch: &[Tensor]) -> std::result::Result<(), BoxError> {
+        Samples::check_finite(self.data, self.from + from, batch)
+    }
+
+    fn place(&self, sample: usize) -> String {
+        self.data.place(self.from + sample)
+    }
 }

@@ -2,6 +2,7 @@
 //! 2 wrong usage.
 
 mod bench;
+mod calibrate;
 mod compare;
 mod data;
 mod decompose;
@@ -41,6 +42,8 @@ enum Command {
     Demo(demo::Args),
     /// Quantize a model with calibration data and write .clv, .onnx or .pt2.
     Quantize(quantize::Args),
+    /// Write what calibration learns of a model to a file, or merge such files.
+    Calibrate(calibrate::Args),
     /// Show a model at a stage: a summary, its graph as text, JSON, DOT or drawing, or the plan of its kernels.
     Show(show::Args),
     /// Compare the op counts of two stages of a model, or of two models.
@@ -73,6 +76,7 @@ pub fn main() -> ExitCode {
     let done = match &cli.command {
         Command::Demo(a) => demo::run(a, &mut out),
         Command::Quantize(a) => quantize::run(a, &mut out),
+        Command::Calibrate(a) => calibrate::run(a, &mut out),
         Command::Show(a) => show::run(a, &mut out),
         Command::Diff(a) => diff::run(a, &mut out),
         Command::Explain(a) => explain::run(a, &mut out),

@@ -1,14 +1,15 @@
 //! `cleave quantize`: the whole pipeline to a file.
 
 use super::RunArgs;
-use super::data::{ImageArgs, open};
+use super::data::{ImageArgs, Part, open};
 use super::explain::status;
 use super::out::{Out, bytes, decibels, number, peak_rss_mib, progress};
+use crate::calibration::{self, Calibration};
 use crate::error::{Error, Result};
 use crate::metrics::Similarity;
-use crate::pipeline::{self, Format, Quantized, Settings, plan_counts};
+use crate::pipeline::{self, Format, Quantized, Samples, Settings, plan_counts};
 use crate::table::Table;
-use cleave_quantize::{Infinities, Status};
+use cleave_quantize::{NonFinite, ObserverKind, Status};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -20,11 +21,17 @@ pub struct Args {
     /// Where the quantized model goes: .clv, .onnx or .pt2. An existing file is replaced when all is done.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Calibration data: a folder or file of .npy, .npz, images or .pb.
-    #[arg(long, value_name = "DATA")]
-    calib: PathBuf,
+    /// Calibration data: a folder or file of .npy, .npz, images or .pb. With --stats only the check reads it.
+    #[arg(long, value_name = "DATA", required_unless_present = "stats")]
+    calib: Option<PathBuf>,
+    /// Statistics that `cleave calibrate` or --save-stats wrote, in place of calibrating here.
+    #[arg(long, value_name = "FILE", conflicts_with = "save_stats")]
+    stats: Option<PathBuf>,
+    /// Write what calibration learns, too, for --stats.
+    #[arg(long, value_name = "FILE")]
+    save_stats: Option<PathBuf>,
     /// Samples that are used [default: all].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "calib")]
     samples: Option<u32>,
     /// The quantizer, a built-in name or a file; a further one takes what those before left
     /// [default: cpu for .clv, onnx for .onnx, xnnpack for .pt2].
@@ -36,9 +43,12 @@ pub struct Args {
     /// Quantize these units and no others: an op, node, module glob or pattern.
     #[arg(long, value_name = "SELECTOR")]
     only: Vec<String>,
-    /// Leave infinite values out of the statistics instead of refusing them.
-    #[arg(long)]
-    ignore_infinities: bool,
+    /// The observer of activations in place of the quantizer's own: histogram, minmax, percentile:99.9, entropy, mse, …
+    #[arg(long, value_name = "NAME", value_parser = ObserverKind::parse)]
+    observer: Option<ObserverKind>,
+    /// What to do with values that are NaN or infinite: an error, leave out the sample, or leave out the values.
+    #[arg(long, value_enum, default_value_t)]
+    on_nan: OnNan,
     /// Samples on which float and quantized outputs are compared.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     check: u32,
@@ -48,30 +58,50 @@ pub struct Args {
     run: RunArgs,
 }
 
+/// What to do with values that are NaN or infinite.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, Default)]
+pub enum OnNan {
+    #[default]
+    Error,
+    Skip,
+    Clip,
+}
+
+impl From<OnNan> for NonFinite {
+    fn from(v: OnNan) -> NonFinite {
+        match v {
+            OnNan::Error => NonFinite::Error,
+            OnNan::Skip => NonFinite::Skip,
+            OnNan::Clip => NonFinite::Clip,
+        }
+    }
+}
+
 pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     let start = Instant::now();
     let format = Format::of(&a.output)?;
     // A file that cannot be written is told before the work, not after it.
-    cleave_formats::atomic::check_writable(&a.output)?;
+    for path in [Some(&a.output), a.save_stats.as_ref()].into_iter().flatten() {
+        cleave_formats::atomic::check_writable(path)?;
+    }
     let export = cleave_formats::read(&a.model)?;
     let read = start.elapsed().as_secs_f64();
-    let data = open(&a.calib, &export, &a.images)?;
-    let data = Limited { samples: a.samples.map_or(data.len(), |n| n as usize), data };
-    if data.samples > data.data.len() {
-        return Err(Error::other(format!("--samples {}: {} has {}", data.samples, a.calib.display(), data.data.len())));
-    }
+    let data = a.calib.as_ref().map(|calib| open(calib, &export, &a.images)).transpose()?;
+    let part = match (&data, a.samples) {
+        (Some(data), Some(n)) => Some(Part::samples(data, &n.to_string())?),
+        (Some(data), None) => Some(Part::all(data)),
+        _ => None,
+    };
     let settings = Settings {
         quantizer: if a.quantizer.is_empty() { format.quantizer().into() } else { a.quantizer.join(",") },
+        observer: a.observer,
         float: a.float.clone(),
         only: a.only.clone(),
-        infinities: if a.ignore_infinities { Infinities::Ignore } else { Infinities::Refuse },
+        non_finite: a.on_nan.into(),
         check: a.check as usize,
         run: a.run.options()?,
     };
-    let bar = progress("calibrating", data.samples);
-    let done = pipeline::quantize(&export, &data, &settings, &mut |_, n, _| bar.set_position(n as u64));
-    bar.finish_and_clear();
-    let mut q = done?;
+    let mut q = quantized(a, &export, part.as_ref(), &settings)?;
     q.converted.plan.notes.extend(format.caveat(&q.converted.graph).map(String::from));
     let writing = Instant::now();
     pipeline::write_with(&a.output, &q.converted.graph, Some(&q.converted.plan))?;
@@ -81,20 +111,31 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     report(a, out, &q, &seconds)
 }
 
-/// The first samples of a data set.
-struct Limited {
-    data: cleave_formats::Dataset,
-    samples: usize,
-}
-
-impl pipeline::Samples for Limited {
-    fn len(&self) -> usize {
-        self.samples
+fn quantized(a: &Args, export: &cleave_ir::Graph, part: Option<&Part<'_>>, settings: &Settings) -> Result<Quantized> {
+    let given = match &a.stats {
+        Some(path) => Some((path, Calibration::read(path)?)),
+        None => None,
+    };
+    let mut ready = pipeline::prepare(export, settings)?;
+    let statistics = match (given, part) {
+        (Some((path, c)), _) => {
+            c.check(path, &calibration::identify(&a.model, export), &ready)?;
+            c.statistics
+        }
+        (None, Some(part)) => {
+            let bar = progress("calibrating", part.len());
+            let done = pipeline::calibrate(&mut ready, part, settings, &mut |_, n, _| bar.set_position(n as u64));
+            bar.finish_and_clear();
+            done?
+        }
+        (None, None) => return Err(Error::other("expected --calib DATA or --stats FILE")),
+    };
+    let q = pipeline::finish(ready, statistics, part, settings)?;
+    if let (Some(path), Some(part), Some(calib)) = (&a.save_stats, part, &a.calib) {
+        let model = calibration::identify(&a.model, export);
+        Calibration::new(model, &q.annotations.quantizer, part.run(calib)?, q.statistics.clone()).write(path)?;
     }
-
-    fn batch(&self, from: usize, to: usize) -> std::result::Result<Vec<cleave_ir::Tensor>, cleave_quantize::BoxError> {
-        pipeline::Samples::batch(&self.data, from, to)
-    }
+    Ok(q)
 }
 
 fn size(p: &std::path::Path) -> u64 {
@@ -128,7 +169,13 @@ fn report(a: &Args, out: &mut Out, q: &Quantized, seconds: &indexmap::IndexMap<&
     for (name, s) in q.check.worst.iter().take(5) {
         t.row([format!("worst: {name}")].into_iter().chain(cells(s)));
     }
-    out.say(format!("float beside int8 on {} calibration samples:\n{t}", q.check.samples));
+    match q.check.samples {
+        0 => out.say("not checked: float and int8 are compared where there is data (--calib)"),
+        n => out.say(format!("float beside int8 on {n} calibration samples:\n{t}")),
+    }
+    if let Some([was, is]) = q.check.corrected {
+        out.say(format!("corrected biases: outputs {} → {}", decibels(was), decibels(is)));
+    }
     let stages: Vec<String> = seconds.iter().map(|(s, t)| format!("{s} {t:.2} s")).collect();
     out.say(format!("{} → {}; {}", bytes(size(&a.model)), bytes(size(&a.output)), stages.join(", ")));
     out.say(format!("wrote {}", a.output.display()));
@@ -140,7 +187,7 @@ fn report(a: &Args, out: &mut Out, q: &Quantized, seconds: &indexmap::IndexMap<&
     out.document(&json!({
         "output": a.output, "bytes_in": size(&a.model), "bytes_out": size(&a.output),
         "plan": {"compute_nodes": all, "quantized": quantized, "float": float, "notes": plan.notes},
-        "check": {"samples": q.check.samples, "outputs": figures(&q.check.outputs), "worst": figures(worst)},
+        "check": {"samples": q.check.samples, "outputs": figures(&q.check.outputs), "worst": figures(worst), "corrected_db": q.check.corrected.map(|c| c.map(number))},
         "seconds": seconds, "peak_rss_mib": peak_rss_mib(),
     }))?;
     Ok(true)

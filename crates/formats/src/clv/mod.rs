@@ -12,12 +12,12 @@
 //! A section holds the elements of a tensor in row-major order and has its checksum in the metadata. The same
 //! graph gives the same bytes.
 
-mod codec;
 mod mirror;
 mod restore;
 mod store;
 
 use crate::atomic::{self, Sink};
+use crate::codec;
 use crate::error::{FormatError, Result};
 use crate::mapped::Mapped;
 use cleave_ir::{Bytes, Graph, Levels, verify::verify};

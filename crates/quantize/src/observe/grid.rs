@@ -9,8 +9,8 @@ use super::tally::tally;
 use serde::{Deserialize, Serialize};
 
 /// Bins on either side of zero.
-const SIDE: i32 = 2048;
-const BINS: usize = 2 * SIDE as usize;
+pub(super) const SIDE: i32 = 2048;
+pub(super) const BINS: usize = 2 * SIDE as usize;
 /// The finest grid: smaller values count as the bin at zero.
 const LEAST_EXPONENT: i32 = -100;
 
@@ -57,6 +57,50 @@ impl GridHistogram {
     /// Number of values seen.
     pub fn count(&self) -> u64 {
         self.bins.iter().sum()
+    }
+
+    /// The width of a bin.
+    pub fn width(&self) -> f64 {
+        f64::from(power(self.exponent))
+    }
+
+    /// How many values lie in `[i·w, (i+1)·w)`, for `i` from -2048 to 2047.
+    pub fn bin(&self, i: i32) -> u64 {
+        self.bins[(i + SIDE) as usize]
+    }
+
+    /// How many values are exactly 0.
+    pub fn zeros(&self) -> u64 {
+        self.zeros
+    }
+
+    /// The range of so many percent of the values, half of the rest on either side; none if nothing was seen.
+    pub fn percentile(&self, percent: f64) -> Option<(f32, f32)> {
+        self.extrema().map(|_| super::search::percentile(self, percent, false))
+    }
+
+    /// The edges, in bins, between which all values and zero lie.
+    pub(super) fn edges(&self) -> (i32, i32) {
+        let at = |v: f32| f64::from(v) / self.width();
+        (at(self.min.min(0.0)).floor() as i32, at(self.max.max(0.0)).ceil() as i32)
+    }
+
+    /// The value at an edge, no further out than the extrema.
+    pub(super) fn at(&self, edge: i32) -> f64 {
+        (f64::from(edge) * self.width()).clamp(f64::from(self.min.min(0.0)), f64::from(self.max.max(0.0)))
+    }
+
+    /// Whether this is what observing can lead to: for what comes from a file.
+    pub(crate) fn is_valid(&self) -> bool {
+        let sum = self.bins.iter().try_fold(0u64, |a, b| a.checked_add(*b));
+        let (Some(count), true) = (sum.filter(|n| *n < 1 << 60), self.bins.len() == BINS) else { return false };
+        let exponent = (LEAST_EXPONENT..=needed(f32::MAX)).contains(&self.exponent);
+        let fits = |v: f32| v.is_finite() && needed(v.abs()) <= self.exponent;
+        let seen = match count {
+            0 => *self == GridHistogram::default(),
+            _ => self.min <= self.max && fits(self.min) && fits(self.max) && self.zeros <= self.bin(0),
+        };
+        exponent && seen
     }
 
     /// Makes the bins as wide as 2 to this power.

@@ -3,16 +3,19 @@
 //! An observer's memory does not grow with the data. Inner loops are written for the vectoriser: one pass
 //! for extrema, one for bins.
 
+mod channels;
 mod grid;
 mod scan;
+mod search;
 mod tally;
 mod torch;
 
+pub use channels::ChannelObserver;
 pub use grid::GridHistogram;
 pub use scan::{Scan, scan};
 pub use torch::TorchHistogram;
 
-use crate::spec::{ObserverKind, Scheme, Spec};
+use crate::spec::{ObserverKind, Spec};
 use cleave_numerics::{QParams, choose_qparams};
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +30,7 @@ pub enum Observer {
     Minmax(Option<(f32, f32)>),
     /// Moving averages of the batches' least and greatest values.
     MovingAverage(Option<(f32, f32)>),
-    /// A histogram on a power-of-two grid.
+    /// A histogram on a power-of-two grid, which several kinds of observers search, each in its way.
     Histogram(GridHistogram),
     /// torch's histogram.
     TorchHistogram(TorchHistogram),
@@ -39,7 +42,9 @@ impl Observer {
         match kind {
             ObserverKind::Minmax => Observer::Minmax(None),
             ObserverKind::MovingAverage => Observer::MovingAverage(None),
-            ObserverKind::Histogram => Observer::Histogram(GridHistogram::default()),
+            ObserverKind::Histogram | ObserverKind::Percentile(_) | ObserverKind::Entropy | ObserverKind::Mse => {
+                Observer::Histogram(GridHistogram::default())
+            }
             ObserverKind::TorchHistogram => Observer::TorchHistogram(TorchHistogram::default()),
         }
     }
@@ -67,7 +72,7 @@ impl Observer {
     pub fn range(&self, spec: &Spec) -> Option<(f32, f32)> {
         match self {
             Observer::Minmax(seen) | Observer::MovingAverage(seen) => *seen,
-            Observer::Histogram(h) => h.range(spec.range.max - spec.range.min, spec.scheme == Scheme::Symmetric),
+            Observer::Histogram(h) => search::range(h, spec),
             Observer::TorchHistogram(h) => h.range(),
         }
     }
@@ -84,6 +89,32 @@ impl Observer {
     /// Scale and zero point under a spec; none if nothing was seen.
     pub fn qparams(&self, spec: &Spec) -> Option<QParams> {
         self.range(spec).map(|(lo, hi)| choose_qparams(lo, hi, spec.range, spec.qscheme(), spec.eps))
+    }
+
+    /// Whether both remember the same kind of thing.
+    pub fn is_like(&self, other: &Observer) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+
+    /// What it remembers, in prose.
+    pub fn describe(&self) -> &'static str {
+        match self {
+            Observer::Minmax(_) => "min-max",
+            Observer::MovingAverage(_) => "torch's moving average",
+            Observer::Histogram(_) => "histogram",
+            Observer::TorchHistogram(_) => "torch's histogram",
+        }
+    }
+
+    /// Whether this is what observing can lead to: for what comes from a file.
+    pub fn is_valid(&self) -> bool {
+        match self {
+            Observer::Minmax(seen) | Observer::MovingAverage(seen) => {
+                seen.is_none_or(|(lo, hi)| lo.is_finite() && hi.is_finite() && lo <= hi)
+            }
+            Observer::Histogram(h) => h.is_valid(),
+            Observer::TorchHistogram(h) => h.is_valid(),
+        }
     }
 
     /// Adds what another observer of the same kind saw of other data.
@@ -103,10 +134,12 @@ impl Observer {
                 a.merge(b);
                 Ok(())
             }
-            (Observer::MovingAverage(_), _) | (Observer::TorchHistogram(_), _) => {
-                Err("torch's moving average and histogram depend on the order of the data and cannot be merged".into())
-            }
-            _ => Err("observers of different kinds cannot be merged".into()),
+            (o @ (Observer::MovingAverage(_) | Observer::TorchHistogram(_)), _) => Err(format!(
+                "{} depends on the order of the data and cannot be merged; calibrate in one run, or with the \
+                 observers histogram or minmax",
+                o.describe()
+            )),
+            (a, b) => Err(format!("{} and {} cannot be merged", a.describe(), b.describe())),
         }
     }
 }

@@ -37,6 +37,13 @@ impl TorchHistogram {
         &self.bins
     }
 
+    /// Whether this is what observing can lead to: for what comes from a file.
+    pub(crate) fn is_valid(&self) -> bool {
+        let empty = *self == TorchHistogram::default();
+        let range = self.min.is_finite() && self.max.is_finite() && self.min <= self.max;
+        self.bins.len() == BINS && self.bins.iter().all(|v| v.is_finite() && *v >= 0.0) && (empty || range)
+    }
+
     /// Takes in finite elements with these extrema.
     pub fn update(&mut self, x: &[f32], min: f32, max: f32) {
         if self.min > self.max {

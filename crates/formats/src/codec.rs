@@ -6,12 +6,12 @@ use serde::{Serialize, de::DeserializeOwned};
 const LIMIT: usize = 1 << 28;
 
 /// The bytes of a value: integers little-endian of variable length, fields in order.
-pub(super) fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, String> {
+pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, String> {
     bincode::serde::encode_to_vec(value, bincode::config::standard()).map_err(|e| e.to_string())
 }
 
 /// The value that all the bytes stand for.
-pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let config = bincode::config::standard().with_limit::<LIMIT>();
     match bincode::serde::decode_from_slice(bytes, config) {
         Ok((value, used)) if used == bytes.len() => Ok(value),

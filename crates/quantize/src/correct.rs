@@ -1,0 +1,169 @@
+//! Bias correction: what rounding the weights does to a result on average goes into the bias.
+//!
+//! With weights `w'` in the place of `w`, a channel of a convolution or linear layer is off by `Σ (w' - w)·E[x]` on
+//! average, where `E[x]` is the mean of an input channel over samples and places; places in the padding are not told apart.
+//! (Nagel et al., "Data-free quantization through weight equalization and bias correction", 2019, with means measured.)
+
+use crate::calibrate::Statistics;
+use crate::prepare::Prepared;
+use cleave_ir::{Arg, Graph, Kind, NodeId, Tensor};
+use cleave_numerics::DType;
+use serde::{Deserialize, Serialize};
+
+/// A layer whose bias can be corrected.
+pub(crate) struct Layer {
+    /// The convolution or linear layer.
+    pub(crate) id: NodeId,
+    /// Its input.
+    pub(crate) x: NodeId,
+    /// Name of its bias.
+    bias: String,
+    /// Sizes of the weight: `[out, in/groups, places]`.
+    shape: [usize; 3],
+    /// The input's channels.
+    channels: usize,
+    /// The dimension of the input's channels.
+    pub(crate) axis: usize,
+}
+
+/// The layers with a bias of their own.
+pub(crate) fn layers(g: &Graph) -> Vec<Layer> {
+    g.ids().filter_map(|id| layer(g, id)).collect()
+}
+
+fn layer(g: &Graph, id: NodeId) -> Option<Layer> {
+    let node = g.node(id);
+    let op = node.op().filter(|o| o.weight_axis == Some(0))?;
+    let of = |name: &str| node.arg(name).and_then(|a| a.nodes().first().copied());
+    let (x, w, b) = (of("input")?, of("weight")?, of("bias")?);
+    let bias = g.constant(b).filter(|t| t.dtype() == DType::F32 && t.shape().len() == 1)?;
+    let weight = g.constant(w).filter(|t| t.dtype() == DType::F32)?;
+    let shared = g.nodes().filter(|(_, n)| n.kind == g.node(b).kind && n.target == g.node(b).target).count() > 1;
+    if shared || g.use_count(b) != 1 || !matches!(g.node(b).kind, Kind::GetAttr(_)) {
+        return None;
+    }
+    let sizes = weight.shape();
+    let [out, each, rest @ ..] = sizes else { return None };
+    let places = rest.iter().product();
+    let shape = g.tensor_meta(x).ok()?.shape.clone();
+    let axis =
+        if op.base() == "linear" { shape.len().checked_sub(1)? } else { shape.len().checked_sub(rest.len() + 1)? };
+    let channels = usize::try_from(shape.get(axis)?.as_const()?).ok()?;
+    let groups = channels.checked_div(*each)?;
+    let fits = bias.len() == *out && groups * each == channels && groups > 0 && out % groups == 0;
+    Some(Layer { id, x, bias: g.node(b).target.clone(), shape: [*out, *each, places], channels, axis }).filter(|_| fits)
+}
+
+/// What rounding adds to a layer's weight; none if it is not rounded.
+fn rounding(p: &Prepared, quantized: &Graph, l: &Layer) -> Option<Vec<f32>> {
+    let node = p.graph.node(l.id);
+    let weight = p.graph.constant(*node.arg("weight")?.nodes().first()?)?;
+    let rounded = dequantized(quantized, quantized.node(quantized.find(&node.name)?).arg("weight")?)?;
+    let error = rounded.iter().zip(weight.to_f32().iter()).map(|(r, w)| r - w).collect();
+    Some(error).filter(|_| rounded.len() == weight.len())
+}
+
+/// What a dequantize of constants means.
+fn dequantized(g: &Graph, a: &Arg) -> Option<Vec<f32>> {
+    let node = g.node(*a.nodes().first()?);
+    let constant = |name: &str| g.constant(*node.arg(name)?.nodes().first()?);
+    let op = node.op().filter(|o| o.base() == "dequantize_per_channel")?;
+    let (q, scales) = (constant(op.schema.params[0].name.as_str())?, constant("scales")?.to_f32().into_owned());
+    let axis = match node.arg("axis") {
+        Some(Arg::Int(a)) => usize::try_from(*a).ok()?,
+        _ => return None,
+    };
+    let inner: usize = q.shape().get(axis + 1..)?.iter().product();
+    let n = q.shape()[axis];
+    let levels = q.to_i64();
+    Some(levels.iter().enumerate().map(|(i, v)| *v as f32 * scales[i / inner.max(1) % n]).collect())
+}
+
+/// A sum in fixed point, so that it does not depend on the order: multiples of 2⁻⁴⁰, in two halves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Exact {
+    high: i64,
+    low: u64,
+}
+
+const STEP: f64 = 1.0 / (1u64 << 40) as f64;
+
+impl Exact {
+    fn add(&mut self, more: i128) {
+        let sum = self.value().saturating_add(more);
+        *self = Exact { high: (sum >> 64) as i64, low: sum as u64 };
+    }
+
+    fn value(self) -> i128 {
+        (i128::from(self.high) << 64) | i128::from(self.low)
+    }
+}
+
+/// Sums of the channels of a layer's input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelSums {
+    /// Name of the layer.
+    pub layer: String,
+    sums: Vec<Exact>,
+    /// How many elements each channel had.
+    count: u64,
+}
+
+impl ChannelSums {
+    pub(crate) fn new(g: &Graph, l: &Layer) -> ChannelSums {
+        ChannelSums { layer: g.node(l.id).name.clone(), sums: vec![Exact::default(); l.channels], count: 0 }
+    }
+
+    /// Adds a value with its channels on this dimension; what is not finite does not count as anything.
+    pub(crate) fn add(&mut self, t: &Tensor, axis: usize) {
+        let (x, n) = (t.to_f32(), self.sums.len().max(1));
+        if t.shape().get(axis) != Some(&n) {
+            return;
+        }
+        let inner: usize = t.shape()[axis + 1..].iter().product();
+        let fixed = |v: &f32| (f64::from(*v) / STEP) as i64;
+        for (i, row) in x.chunks(inner.max(1)).enumerate() {
+            self.sums[i % n].add(row.iter().map(|v| i128::from(fixed(v))).sum());
+        }
+        self.count += (x.len() / n) as u64;
+    }
+
+    pub(crate) fn merge(&mut self, other: &ChannelSums) {
+        self.sums.iter_mut().zip(&other.sums).for_each(|(a, b)| a.add(b.value()));
+        self.count += other.count;
+    }
+
+    /// Whether these are sums of as many channels of the same layer.
+    pub(crate) fn is_like(&self, other: &ChannelSums) -> bool {
+        self.layer == other.layer && self.sums.len() == other.sums.len()
+    }
+
+    fn mean(&self, channel: usize) -> f64 {
+        self.sums[channel].value() as f64 * STEP / self.count as f64
+    }
+}
+
+/// The prepared graph with corrected biases, and how many there are; none if there is none to correct.
+pub fn correct_biases(p: &Prepared, quantized: &Graph, stats: &Statistics) -> Option<(Prepared, usize)> {
+    let mut corrected = p.clone();
+    let mut count = 0;
+    for l in layers(&p.graph) {
+        let fresh = ChannelSums::new(&p.graph, &l);
+        let sums = stats.inputs.iter().find(|s| s.is_like(&fresh) && s.count > 0);
+        let (Some(sums), Some(error)) = (sums, rounding(p, quantized, &l)) else { continue };
+        let [out, each, places] = l.shape;
+        let groups = l.channels / each;
+        let Some(old) = p.graph.constants.get(&l.bias) else { continue };
+        let shift = |o: usize| -> f64 {
+            let first = o / (out / groups) * each;
+            let rows = error[o * each * places..(o + 1) * each * places].chunks(places.max(1));
+            rows.enumerate().map(|(i, r)| r.iter().map(|v| f64::from(*v)).sum::<f64>() * sums.mean(first + i)).sum()
+        };
+        let bias: Vec<f32> = old.to_f32().iter().enumerate().map(|(o, b)| (f64::from(*b) - shift(o)) as f32).collect();
+        if bias.iter().all(|v| v.is_finite()) {
+            corrected.graph.constants.insert(l.bias.clone(), Tensor::new(&[out], bias));
+            count += 1;
+        }
+    }
+    Some((corrected, count)).filter(|(_, n)| *n > 0)
+}
