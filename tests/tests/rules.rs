@@ -86,11 +86,7 @@ fn raisable_ops_are_found_again() {
     for o in with_rules().filter(|o| o.raisable || probe) {
         for e in example::of(o, DType::F32).unwrap() {
             if probe && !o.raisable {
-                eprintln!(
-                    "{}: {:?}",
-                    o.name,
-                    traced::of(o, &e).map(|r| r.iter().map(|r| r.pattern.to_string()).collect::<Vec<_>>())
-                );
+                eprintln!("{}: {:?}", o.name, traced::of(o, &e));
                 continue;
             }
             let want = raised_ops(&e.graph);

@@ -42,6 +42,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod attention;
 mod backward;
 mod driver;
 mod error;
@@ -51,6 +52,7 @@ mod sizes;
 mod table;
 mod target;
 
+pub use attention::plain_attention;
 pub use backward::backward;
 pub use driver::decompose;
 pub use error::{DecomposeError, Result};

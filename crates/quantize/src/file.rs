@@ -35,6 +35,7 @@ struct Head {
     extends: Option<Spanned<String>>,
     arithmetic: Option<Arithmetic>,
     unread: Option<Unread>,
+    bias_correction: Option<bool>,
 }
 
 /// What becomes of results that no quantized unit reads.
@@ -155,6 +156,7 @@ fn read_at(text: &str, file: &str, base: &Base<'_>, depth: usize) -> Result<Toml
         doc: raw.quantizer.doc,
         divides: raw.quantizer.arithmetic == Some(Arithmetic::Divide),
         unread_float: raw.quantizer.unread == Some(Unread::Float),
+        bias_correction: raw.quantizer.bias_correction == Some(true),
         specs: vec![],
         patterns: vec![],
         overrides: vec![],
@@ -163,6 +165,7 @@ fn read_at(text: &str, file: &str, base: &Base<'_>, depth: usize) -> Result<Toml
     if let Some(p) = parent {
         q.divides = raw.quantizer.arithmetic.map_or(p.divides, |a| a == Arithmetic::Divide);
         q.unread_float = raw.quantizer.unread.map_or(p.unread_float, |u| u == Unread::Float);
+        q.bias_correction = raw.quantizer.bias_correction.unwrap_or(p.bias_correction);
         q.specs = p.specs;
         q.overrides = p.overrides;
         inherited = p.patterns;

@@ -31,6 +31,12 @@ pub trait Quantizer {
         false
     }
 
+    /// Whether biases are corrected for what rounding the weights does on average, if that helps: see
+    /// [`crate::correct_biases`].
+    fn corrects_biases(&self) -> bool {
+        false
+    }
+
     /// The specs that its units refer to.
     fn specs(&self) -> &[Spec];
 
@@ -87,6 +93,7 @@ pub struct TomlQuantizer {
     pub(crate) doc: String,
     pub(crate) divides: bool,
     pub(crate) unread_float: bool,
+    pub(crate) bias_correction: bool,
     pub(crate) specs: Vec<Spec>,
     pub(crate) patterns: Vec<UnitPattern>,
     pub(crate) overrides: Vec<Override>,
@@ -173,6 +180,10 @@ impl Quantizer for TomlQuantizer {
 
     fn leaves_unread_float(&self) -> bool {
         self.unread_float
+    }
+
+    fn corrects_biases(&self) -> bool {
+        self.bias_correction
     }
 
     fn specs(&self) -> &[Spec] {

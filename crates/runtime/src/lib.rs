@@ -2,7 +2,6 @@
 //!
 //! Files and policy are deliberately absent.
 
-mod attention;
 mod compile;
 pub mod error;
 mod kernel;

@@ -1,13 +1,12 @@
 //! A model on the CPU backend: compiled on first use for the shapes of its inputs, then run without allocation.
 
-use crate::attention;
 use crate::compile::{Compiled, InputBytes, Workspace};
 use crate::error::{Result, RuntimeError, check_inputs};
 use crate::kernel::floats;
 use crate::lower::PackedWeights;
 use crate::plan::Plan;
 use crate::reference;
-use cleave_decompose::{Table, decompose};
+use cleave_decompose::{Table, decompose, plain_attention};
 use cleave_ir::subgraph::take_branches;
 use cleave_ir::{Arg, Bindings, Class, Graph, Kind, Meta, Node, NodeId, Tensor, transform};
 use cleave_kernels::{AlignedVec, Isa, ThreadPool};
@@ -234,7 +233,7 @@ impl Session {
 
 /// The graph as far broken up as the backend wants it.
 fn lowered(graph: &Graph, table: &Table) -> Result<Graph> {
-    Ok(decompose(&attention::expand(graph)?, table)?)
+    Ok(decompose(&plain_attention(graph)?, table)?)
 }
 
 /// The graph for these sizes, with the branches that they decide taken. None if sizes depend on data.

@@ -79,7 +79,7 @@ static SIMPLE: LazyLock<Vec<Rule>> = LazyLock::new(|| traces(&[Raised::No, Raise
 static JOINT: LazyLock<Vec<Rule>> = LazyLock::new(|| traces(&[Raised::Traced]));
 
 fn traces(raised: &[Raised]) -> Vec<Rule> {
-    traced::rules(raised).expect("invariant: examples of raisable ops are examples")
+    traced::rules(raised).expect("invariant: the list of traces is one, see the test")
 }
 
 /// All rules, in the order in which they are tried.
@@ -138,6 +138,22 @@ mod tests {
             assert!(RULES[..i].iter().all(|o| o.name != r.name), "{} is listed twice", r.name);
             assert!(!r.doc.is_empty() && !r.spellings.is_empty(), "{}", r.name);
         }
+    }
+
+    /// `UPDATE_TRACES=1 cargo test -p cleave-decompose` writes the list anew; where traces raise parts of other traces,
+    /// do it until nothing changes.
+    #[test]
+    fn the_list_of_traces_is_that_of_the_rules() {
+        let want = traced::lines();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/raise/traces.txt");
+        if std::env::var_os("UPDATE_TRACES").is_some() {
+            std::fs::write(path, &want).unwrap();
+        }
+        let have = std::fs::read_to_string(path).unwrap();
+        for (have, want) in have.lines().zip(want.lines()) {
+            assert_eq!(have, want);
+        }
+        assert_eq!(have.lines().count(), want.lines().count());
     }
 
     /// A class takes in ops that compute something else: `view` is also every permutation.

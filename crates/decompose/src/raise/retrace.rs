@@ -26,7 +26,7 @@ const MOST: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form {
     depth: Depth,
-    raised: Raised,
+    pub(super) raised: Raised,
 }
 
 /// By the time that a rule is tried, others may have raised parts of what it looks for.
@@ -47,10 +47,31 @@ enum Depth {
     Prims,
 }
 
+const DEPTHS: [(&str, Depth); 3] = [("once", Depth::Once), ("core", Depth::Core), ("prims", Depth::Prims)];
+const WAYS: [(&str, Raised); 3] = [("no", Raised::No), ("written", Raised::Written), ("traced", Raised::Traced)];
+
+impl std::fmt::Display for Form {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let depth = DEPTHS.iter().find(|(_, d)| *d == self.depth).map_or("", |(n, _)| n);
+        let way = WAYS.iter().find(|(_, r)| *r == self.raised).map_or("", |(n, _)| n);
+        write!(f, "{depth}/{way}")
+    }
+}
+
+impl std::str::FromStr for Form {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Form, String> {
+        let all = Form::all().find(|f| f.to_string() == s);
+        all.ok_or_else(|| format!("no form '{s}'"))
+    }
+}
+
 impl Form {
-    /// Every depth, raised in this way.
-    pub(super) fn all(raised: Raised) -> [Form; 3] {
-        [Depth::Once, Depth::Core, Depth::Prims].map(|depth| Form { depth, raised })
+    /// Every depth, raised in every way.
+    pub(super) fn all() -> impl Iterator<Item = Form> {
+        let of = |(_, raised): &(&str, Raised)| DEPTHS.map(|(_, depth)| Form { depth, raised: *raised });
+        WAYS.iter().flat_map(of)
     }
 
     /// The trace of an op in a graph that calls it.

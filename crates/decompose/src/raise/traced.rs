@@ -14,45 +14,81 @@ use cleave_ir::op::{self, Op};
 use cleave_ir::schema::{Param, Type};
 use cleave_numerics::DType;
 use cleave_rewrite::{Alternatives, Bound, Pattern, Rule};
+use std::collections::HashMap;
 
 /// Longest pattern that a trace may become, in characters: a value used twice is written twice.
 const MOST: usize = 8_000;
 
-/// The rules of all raisable ops whose traces, raised in these ways, are patterns, the longest first. The others are for
+/// The traces that are patterns, a line each: op, number of its example, form, pattern. Made by
+/// [`lines`]; making them anew for each program that raises would take a fifth of a second.
+const TRACES: &str = include_str!("traces.txt");
+
+/// The rules of the traces that are raised in one of these ways, the longest first. Raisable ops without a trace are for
 /// rules that are written.
 ///
 /// # Errors
-/// An example that is none.
-pub(super) fn rules(raised: &[Raised]) -> cleave_ir::Result<Vec<Rule>> {
+/// A line that is none.
+pub(super) fn rules(raised: &[Raised]) -> Result<Vec<Rule>, String> {
     let mut all = vec![];
-    for o in op::all().filter(|o| o.raisable) {
-        for e in example::of(o, DType::F32)? {
-            all.extend(in_forms(o, &e, raised).unwrap_or_default());
+    let mut examples: HashMap<&str, Vec<Example>> = HashMap::new();
+    for line in TRACES.lines() {
+        let parts: Vec<&str> = line.splitn(4, ' ').collect();
+        let [name, number, form, text] = parts[..] else { return Err(format!("'{line}'")) };
+        let form: Form = form.parse()?;
+        if !raised.contains(&form.raised) {
+            continue;
         }
+        let o = op::find(name).map_err(|e| e.to_string())?;
+        if !examples.contains_key(name) {
+            examples.insert(name, example::of(o, DType::F32).map_err(|e| e.to_string())?);
+        }
+        let e = number.parse().ok().and_then(|n: usize| examples[name].get(n));
+        let e = e.ok_or_else(|| format!("{name} has no example {number}"))?;
+        all.push(rule(o, &called(o, e)?, &e.graph, text, form)?);
     }
     all.sort_by_key(|r| std::cmp::Reverse(r.pattern.text().len()));
     Ok(all)
 }
 
-/// The rules that find one variant of an op again.
+/// What the list of traces is to be.
+#[cfg(test)]
+pub(super) fn lines() -> String {
+    let mut text = String::new();
+    for o in op::all().filter(|o| o.raisable) {
+        for (i, e) in example::of(o, DType::F32).unwrap_or_default().iter().enumerate() {
+            for (pattern, form) in texts(o, e).unwrap_or_default() {
+                text += &format!("{} {i} {form} {pattern}\n", o.name);
+            }
+        }
+    }
+    text
+}
+
+/// The arguments of an example's call.
+fn called(o: &'static Op, e: &Example) -> Result<Vec<Arg>, String> {
+    let call = e.graph.nodes().find(|(_, n)| n.op() == Some(o)).map(|(_, n)| n.args.clone());
+    call.ok_or_else(|| "its example does not call it".into())
+}
+
+/// The patterns by which one variant of an op is found again.
 ///
 /// # Errors
 /// Why none of its traces is a pattern.
-pub fn of(o: &'static Op, e: &Example) -> Result<Vec<Rule>, String> {
-    in_forms(o, e, &[Raised::No, Raised::Written, Raised::Traced])
+pub fn of(o: &'static Op, e: &Example) -> Result<Vec<String>, String> {
+    Ok(texts(o, e)?.into_iter().map(|(text, _)| text).collect())
 }
 
-fn in_forms(o: &'static Op, e: &Example, raised: &[Raised]) -> Result<Vec<Rule>, String> {
-    let call = e.graph.nodes().find(|(_, n)| n.op() == Some(o)).map(|(_, n)| n.args.clone());
-    let call = call.ok_or("its example does not call it")?;
+fn texts(o: &'static Op, e: &Example) -> Result<Vec<(String, Form)>, String> {
+    let call = called(o, e)?;
     let (mut texts, mut failed): (Vec<(String, Form)>, Option<String>) = (vec![], None);
-    for form in raised.iter().flat_map(|r| Form::all(*r)) {
+    for form in Form::all() {
         let traced = form.of(o, &e.graph)?;
         // Some find the op by themselves.
         if traced.nodes().any(|(_, n)| n.op() == Some(o)) {
             continue;
         }
-        match pattern(&traced, o, &call) {
+        let found = pattern(&traced, o, &call).and_then(|text| rule(o, &call, &e.graph, &text, form).map(|_| text));
+        match found {
             Ok(text) if texts.iter().all(|(t, _)| *t != text) => texts.push((text, form)),
             Ok(_) => {}
             Err(why) => failed = failed.or(Some(why)),
@@ -60,7 +96,7 @@ fn in_forms(o: &'static Op, e: &Example, raised: &[Raised]) -> Result<Vec<Rule>,
     }
     match failed {
         Some(why) if texts.is_empty() => Err(why),
-        _ => texts.iter().map(|(text, form)| rule(o, &call, &e.graph, text, *form)).collect(),
+        _ => Ok(texts),
     }
 }
 

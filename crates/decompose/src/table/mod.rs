@@ -150,6 +150,17 @@ impl Table {
         t
     }
 
+    /// The table with whatever has a rule and is not among what a backend has broken up as well.
+    #[must_use]
+    pub fn without(mut self, has: impl Fn(&Op) -> bool, reason: &str) -> Table {
+        for o in op::all().filter(|o| o.rule.is_some() && !has(o) && !o.schema.mutates()) {
+            if !self.decomposes(o) {
+                self.set(o, true, reason, "add");
+            }
+        }
+        self
+    }
+
     /// For a backend that has these ops and no others: whatever else has a rule is broken up.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use super::Entry;
 use super::args::{flag, int, ints};
 use super::out::Out;
 use cleave_ir::{Arg, Dim, Kind, NodeId};
+use cleave_numerics::DType;
 
 pub(super) const OPS: &[Entry] = &[
     ("aten.conv1d", 13, conv),
@@ -27,6 +28,12 @@ pub(super) const OPS: &[Entry] = &[
     ("aten.sum.dim_IntList", 13, |o| reduce(o, "ReduceSum", 13)),
     ("aten.amax", 13, |o| reduce(o, "ReduceMax", 18)),
     ("aten.amin", 13, |o| reduce(o, "ReduceMin", 18)),
+    ("aten.prod.dim_int", 13, |o| reduce(o, "ReduceProd", 18)),
+    ("aten.logsumexp", 13, |o| reduce(o, "ReduceLogSumExp", 18)),
+    ("aten.any.dim", 13, any),
+    ("aten.var.correction", 13, var),
+    ("aten._adaptive_avg_pool3d", 13, adaptive_avg_pool),
+    ("aten.adaptive_avg_pool3d", 13, adaptive_avg_pool),
 ];
 
 type Step = Result<(), String>;
@@ -156,16 +163,17 @@ fn avg_pool(o: &mut Out<'_, '_>) -> Step {
 
 fn adaptive_avg_pool(o: &mut Out<'_, '_>) -> Step {
     let x = o.args.tensor("self")?;
-    let (shape, size) = (o.shape(x)?, o.args.spread("output_size", 2)?);
+    let spatial = if o.node.op().is_some_and(|op| op.base().ends_with("3d")) { 3 } else { 2 };
+    let (shape, size) = (o.shape(x)?, o.args.spread("output_size", spatial)?);
     let inputs = vec![o.input("self")?];
-    if size == [1, 1] && shape.len() == 4 {
+    if size.iter().all(|n| *n == 1) && shape.len() == spatial + 2 {
         return o.done("GlobalAveragePool", inputs, vec![]);
     }
-    let lead = shape.len().saturating_sub(2);
+    let lead = shape.len().saturating_sub(spatial);
     let whole =
         shape[lead..].iter().zip(&size).map(|(n, s)| n.as_const().filter(|n| *s > 0 && n % s == 0).map(|n| n / s));
     match whole.collect::<Option<Vec<_>>>() {
-        Some(k) if shape.len() == 4 => {
+        Some(k) if shape.len() == spatial + 2 => {
             o.done("AveragePool", inputs, vec![ints("kernel_shape", k.clone()), ints("strides", k)])
         }
         _ => Err(format!("output size {size:?} does not divide {shape:?}")),
@@ -182,6 +190,48 @@ fn axes(o: &Out<'_, '_>, rank: usize) -> Result<Vec<i64>, String> {
     let mut axes: Vec<i64> = given.into_iter().map(|a| if a < 0 { a + n } else { a }).collect();
     axes.sort_unstable();
     Ok(axes)
+}
+
+/// Whether any element is not 0: the greatest of ones and zeros.
+fn any(o: &mut Out<'_, '_>) -> Step {
+    let x = o.operand("self", DType::Bool)?;
+    let ones = o.cast(&x, DType::I32);
+    let (axis, keep) = (o.args.int("dim")?, flag("keepdims", o.args.bool("keepdim")?));
+    let most = match o.w.opset >= 18 {
+        true => {
+            let axes = o.ints(&[axis]);
+            o.push("ReduceMax", vec![ones, axes], vec![keep])
+        }
+        false => o.push("ReduceMax", vec![ones], vec![ints("axes", vec![axis]), keep]),
+    };
+    let code = i64::from(crate::onnx::tensor::code_of(DType::Bool));
+    o.done("Cast", vec![most], vec![int("to", code)])
+}
+
+/// The mean of the squared differences from the mean, times n/(n - correction).
+fn var(o: &mut Out<'_, '_>) -> Step {
+    let id = o.args.tensor("self")?;
+    let shape = o.shape(id)?.to_vec();
+    let axes = axes(o, shape.len())?;
+    let n = axes.iter().map(|a| shape[*a as usize].as_const()).product::<Option<i64>>();
+    let n = n.ok_or("a variance over an unknown number of elements")? as f64;
+    let correction = o.args.opt_float("correction")?.unwrap_or(1.0);
+    let (x, to) = (o.input("self")?, o.dtype(o.id)?);
+    let keep = o.args.bool("keepdim")?;
+    let late = o.w.opset >= 18;
+    let mean = |o: &mut Out<'_, '_>, x: String, keep: bool| match late {
+        true => {
+            let axes = o.ints(&axes);
+            o.push("ReduceMean", vec![x, axes], vec![flag("keepdims", keep)])
+        }
+        false => o.push("ReduceMean", vec![x], vec![ints("axes", axes.clone()), flag("keepdims", keep)]),
+    };
+    let middle = mean(o, x.clone(), true);
+    let far = o.push("Sub", vec![x, middle], vec![]);
+    let square = o.push("Mul", vec![far.clone(), far], vec![]);
+    let spread = mean(o, square, keep);
+    let factor = o.number(n / (n - correction).max(0.0), to);
+    o.done("Mul", vec![spread, factor], vec![])
 }
 
 /// A mean over all of space that keeps its dimensions is a pool, which runtimes have in integers.

@@ -22,14 +22,29 @@ pub(super) const OPS: &[Entry] = &[
     ("aten.pow.Tensor_Scalar", 13, pow),
     ("aten.pow.Tensor_Tensor", 13, pow),
     ("aten.eq", 13, |o| compare(o, "Equal")),
+    ("aten.ne", 13, |o| {
+        let to = compared(o)?;
+        let (a, b) = (o.operand("self", to)?, o.operand("other", to)?);
+        let same = o.push("Equal", vec![a, b], vec![]);
+        o.done("Not", vec![same], vec![])
+    }),
     ("aten.lt", 13, |o| compare(o, "Less")),
     ("aten.le", 13, |o| compare(o, "LessOrEqual")),
     ("aten.gt", 13, |o| compare(o, "Greater")),
     ("aten.ge", 13, |o| compare(o, "GreaterOrEqual")),
     ("aten.logical_and", 13, |o| truth(o, "And")),
     ("aten.logical_or", 13, |o| truth(o, "Or")),
-    ("aten.logical_not", 13, |o| unary(o, "Not")),
+    ("aten.logical_xor", 13, |o| truth(o, "Xor")),
+    ("aten.logical_not", 13, |o| {
+        let x = o.operand("self", DType::Bool)?;
+        o.done("Not", vec![x], vec![])
+    }),
     ("aten.where.self", 13, choose),
+    ("aten.where.ScalarSelf", 13, choose),
+    ("aten.where.ScalarOther", 13, choose),
+    ("aten.where.Scalar", 13, choose),
+    ("aten.isnan", 13, |o| test(o, "IsNaN")),
+    ("aten.isinf", 13, |o| test(o, "IsInf")),
     ("aten.relu", 14, |o| unary(o, "Relu")),
     ("aten.sigmoid", 13, |o| unary(o, "Sigmoid")),
     ("aten.tanh", 13, |o| unary(o, "Tanh")),
@@ -46,6 +61,46 @@ pub(super) const OPS: &[Entry] = &[
     ("aten.sign", 13, |o| unary(o, "Sign")),
     ("aten.sin", 13, |o| unary(o, "Sin")),
     ("aten.cos", 13, |o| unary(o, "Cos")),
+    ("aten.tan", 13, |o| unary(o, "Tan")),
+    ("aten.asin", 13, |o| unary(o, "Asin")),
+    ("aten.acos", 13, |o| unary(o, "Acos")),
+    ("aten.atan", 13, |o| unary(o, "Atan")),
+    ("aten.sinh", 13, |o| unary(o, "Sinh")),
+    ("aten.cosh", 13, |o| unary(o, "Cosh")),
+    ("aten.asinh", 13, |o| unary(o, "Asinh")),
+    ("aten.acosh", 13, |o| unary(o, "Acosh")),
+    ("aten.atanh", 13, |o| unary(o, "Atanh")),
+    ("aten.fmod", 13, |o| {
+        let to = o.dtype(o.id)?;
+        let (a, b) = (o.operand("self", to)?, o.operand("other", to)?);
+        o.done("Mod", vec![a, b], vec![int("fmod", 1)])
+    }),
+    // Exact to the last bits only away from 0, where ONNX has no operator for them.
+    ("aten.log1p", 13, |o| {
+        let to = o.dtype(o.id)?;
+        let (x, one) = (o.operand("self", to)?, o.number(1.0, to));
+        let sum = o.push("Add", vec![x, one], vec![]);
+        o.done("Log", vec![sum], vec![])
+    }),
+    ("aten.expm1", 13, |o| {
+        let to = o.dtype(o.id)?;
+        let (x, one) = (part(o, "Exp")?, o.number(1.0, to));
+        o.done("Sub", vec![x, one], vec![])
+    }),
+    ("aten.softplus", 13, softplus),
+    ("aten.selu", 13, |o| unary(o, "Selu")),
+    ("aten.celu", 13, |o| {
+        let (x, alpha) = (o.input("self")?, o.args.float("alpha")?);
+        o.done("Celu", vec![x], vec![float("alpha", alpha)])
+    }),
+    ("aten.hardshrink", 13, |o| {
+        let (x, lambd) = (o.input("self")?, o.args.float("lambd")?);
+        o.done("Shrink", vec![x], vec![float("lambd", lambd)])
+    }),
+    ("aten.softshrink", 13, |o| {
+        let (x, lambd) = (o.input("self")?, o.args.float("lambd")?);
+        o.done("Shrink", vec![x], vec![float("lambd", lambd), float("bias", lambd)])
+    }),
     ("aten.rsqrt", 13, |o| {
         let root = part(o, "Sqrt")?;
         o.done("Reciprocal", vec![root], vec![])
@@ -180,13 +235,48 @@ fn gelu(o: &mut Out<'_, '_>) -> Step {
     o.done("Gelu", vec![x], vec![text("approximate", how)])
 }
 
+/// A scale goes over the positive part too, an input's scale over the negative one only.
 fn elu(o: &mut Out<'_, '_>) -> Step {
     let x = o.input("self")?;
-    if o.args.float("scale")? != 1.0 || o.args.float("input_scale")? != 1.0 {
-        return Err("a scaled ELU cannot be written".into());
-    }
+    let to = o.dtype(o.id)?;
+    let (scale, input) = (o.args.float("scale")?, o.args.float("input_scale")?);
     let alpha = float("alpha", o.args.float("alpha")?);
-    o.done("Elu", vec![x], vec![alpha])
+    if scale == 1.0 && input == 1.0 {
+        return o.done("Elu", vec![x], vec![alpha]);
+    }
+    let mut y = x.clone();
+    if input != 1.0 {
+        let factor = o.number(input, to);
+        let zero = o.number(0.0, to);
+        let below = o.push("Min", vec![x.clone(), zero.clone()], vec![]);
+        let scaled = o.push("Mul", vec![below, factor], vec![]);
+        let above = o.push("Max", vec![x, zero], vec![]);
+        y = o.push("Add", vec![above, scaled], vec![]);
+    }
+    let y = o.push("Elu", vec![y], vec![alpha]);
+    let factor = o.number(scale, to);
+    o.done("Mul", vec![y, factor], vec![])
+}
+
+/// ONNX's has neither factor nor threshold; above torch's the result is the argument in f32 all the same.
+fn softplus(o: &mut Out<'_, '_>) -> Step {
+    let to = o.dtype(o.id)?;
+    let (beta, threshold) = (o.args.float("beta")?, o.args.float("threshold")?);
+    let x = o.operand("self", to)?;
+    if beta == 1.0 && threshold == 20.0 {
+        return o.done("Softplus", vec![x], vec![]);
+    }
+    let (factor, limit) = (o.number(beta, to), o.number(threshold, to));
+    let scaled = o.push("Mul", vec![x.clone(), factor.clone()], vec![]);
+    let soft = o.push("Softplus", vec![scaled.clone()], vec![]);
+    let soft = o.push("Div", vec![soft, factor], vec![]);
+    let far = o.push("Greater", vec![scaled, limit], vec![]);
+    o.done("Where", vec![far, x, soft], vec![])
+}
+
+fn test(o: &mut Out<'_, '_>, op: &str) -> Step {
+    let x = o.input("self")?;
+    o.done(op, vec![x], vec![])
 }
 
 /// ONNX broadcasts slopes from the last dimension, torch puts them on dimension 1.

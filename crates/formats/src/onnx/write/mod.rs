@@ -45,7 +45,9 @@ const OPS: &[&[Entry]] = &[compute::OPS, elementwise::OPS, norm::OPS, quantized:
 /// How an op is written; several overloads may share an entry under the bare name.
 fn find(op: &cleave_ir::Op) -> Option<&'static Entry> {
     let all = || OPS.iter().flat_map(|f| f.iter());
-    all().find(|e| e.0 == op.short()).or_else(|| all().find(|e| e.0 == op.base()))
+    let namespace = op.name.split('.').next().unwrap_or_default();
+    let bare = |e: &&Entry| e.0.strip_prefix(namespace).and_then(|n| n.strip_prefix('.')) == Some(op.base());
+    all().find(|e| e.0 == op.short()).or_else(|| all().find(bare))
 }
 
 /// Whether a graph may hold this op and still be written.

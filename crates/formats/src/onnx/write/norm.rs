@@ -11,6 +11,7 @@ pub(super) const OPS: &[Entry] = &[
     ("aten._native_batch_norm_legit_no_training", 14, |o| batch_norm(o, true)),
     ("aten.layer_norm", 17, layer_norm),
     ("aten.native_layer_norm", 17, layer_norm),
+    ("aten.group_norm", 13, group_norm),
     ("aten.softmax.int", 13, |o| softmax(o, "Softmax")),
     ("aten._softmax", 13, |o| softmax(o, "Softmax")),
     ("aten.log_softmax.int", 13, |o| softmax(o, "LogSoftmax")),
@@ -73,4 +74,41 @@ fn softmax(o: &mut Out<'_, '_>, op: &str) -> Step {
     let x = o.operand("self", to)?;
     let axis = int("axis", o.args.int("dim")?);
     o.done(op, vec![x], vec![axis])
+}
+
+/// A group norm as exporters spell it: groups become the channels of an instance norm.
+fn group_norm(o: &mut Out<'_, '_>) -> Step {
+    let x = o.args.tensor("input")?;
+    if o.dtype(x)? != DType::F32 {
+        return Err(format!("group norm of {} is not supported", o.dtype(x)?));
+    }
+    let shape = o.shape(x)?.to_vec();
+    let groups = usize::try_from(o.args.int("num_groups")?).map_err(|e| e.to_string())?;
+    let folded = o.ints(&[0, groups as i64, -1]);
+    let ones = o.w.constant(&format!("{}_ones", o.node.name), Tensor::new(&[groups], vec![1f32; groups]));
+    let zeros = o.w.constant(&format!("{}_zeros", o.node.name), Tensor::new(&[groups], vec![0f32; groups]));
+    let input = o.input("input")?;
+    let mut y = o.push("Reshape", vec![input, folded], vec![]);
+    y = o.push("InstanceNormalization", vec![y, ones, zeros], vec![float("epsilon", o.args.float("eps")?)]);
+    let sizes = o.sizes(&shape)?;
+    let mut per_channel = vec![1i64; shape.len().saturating_sub(1)];
+    if let Some(first) = per_channel.first_mut() {
+        *first = -1;
+    }
+    let mut steps = vec![("Reshape", sizes)];
+    for (name, op) in [("weight", "Mul"), ("bias", "Add")] {
+        if o.args.given(name) {
+            let (v, wide) = (o.input(name)?, o.ints(&per_channel));
+            let v = o.push("Reshape", vec![v, wide], vec![]);
+            steps.push((op, v));
+        }
+    }
+    let last = steps.len() - 1;
+    for (i, (op, v)) in steps.into_iter().enumerate() {
+        if i == last {
+            return o.done(op, vec![y, v], vec![]);
+        }
+        y = o.push(op, vec![y, v], vec![]);
+    }
+    Ok(())
 }

@@ -39,6 +39,13 @@ pub(super) const OPS: &[Entry] = &[
     ("aten.upsample_nearest2d.vec", 13, |o| resize(o, false)),
     ("aten.upsample_bilinear2d.vec", 13, |o| resize(o, true)),
     ("aten.full", 13, full),
+    ("aten.full_like", 13, full_like),
+    ("aten.scalar_tensor", 13, |o| {
+        let (v, to) = (o.args.float("s")?, o.dtype(o.id)?);
+        let number = o.number(v, to);
+        o.alias(number)
+    }),
+    ("aten.arange.start_step", 13, arange),
 ];
 
 type Step = Result<(), String>;
@@ -261,4 +268,25 @@ fn full(o: &mut Out<'_, '_>) -> Step {
     let value = o.operand("fill_value", dtype)?;
     let sizes = o.sizes(to)?;
     o.done("Expand", vec![value, sizes], vec![])
+}
+
+fn full_like(o: &mut Out<'_, '_>) -> Step {
+    let (v, to) = (o.args.float("fill_value")?, o.dtype(o.id)?);
+    let (number, shape) = (o.number(v, to), o.shape(o.id)?.to_vec());
+    let sizes = o.sizes(&shape)?;
+    o.done("Expand", vec![number, sizes], vec![])
+}
+
+/// Numbers at equal steps, of integers.
+fn arange(o: &mut Out<'_, '_>) -> Step {
+    let to = o.dtype(o.id)?;
+    if !to.is_int() {
+        return Err(format!("numbers of {to} at equal steps cannot be written"));
+    }
+    let mut parts = vec![];
+    for name in ["start", "end", "step"] {
+        let size = o.size(&o.args.dim(name)?)?;
+        parts.push(o.cast(&size, to));
+    }
+    o.done("Range", parts, vec![])
 }

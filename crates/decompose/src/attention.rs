@@ -1,4 +1,4 @@
-//! Attention as products and a softmax that the backend has kernels for.
+//! Attention as products and a softmax, for backends that have kernels for those.
 //!
 //! The op's own rule guards against rows whose mask leaves nothing, with comparisons and selections; where there
 //! is no such mask these are left out.
@@ -14,7 +14,7 @@ const ATTENTION: &str = "aten.scaled_dot_product_attention.default";
 ///
 /// # Errors
 /// A call that its arguments do not admit.
-pub(crate) fn expand(g: &Graph) -> Result<Graph> {
+pub fn plain_attention(g: &Graph) -> Result<Graph> {
     if !g.nodes().any(|(_, n)| n.op().is_some_and(|o| o.name == ATTENTION)) {
         return Ok(g.clone());
     }
