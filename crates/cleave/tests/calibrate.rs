@@ -72,7 +72,7 @@ fn eight_shards_merged_are_one_run_bit_for_bit() {
     let merged = json(dir, &[&["calibrate", "merge"][..], &list, &["-o", "merged.cal"]].concat());
     assert_eq!(merged["runs"].as_array().unwrap().len(), 1);
     assert!(bytes(dir, "merged.cal") == bytes(dir, "whole.cal"));
-    json(dir, &["quantize", "tiny.pt2", "-o", "stats.clv", "--stats", "merged.cal"]);
+    json(dir, &["quantize", "tiny.pt2", "-o", "stats.clv", "--stats", "merged.cal", "--calib", "data"]);
     json(dir, &["quantize", "tiny.pt2", "-o", "run.clv", "--calib", "data"]);
     assert!(bytes(dir, "stats.clv") == bytes(dir, "run.clv"));
 }
@@ -119,7 +119,11 @@ fn saved_statistics_serve_other_searches_and_selections() {
         (true, Some(8))
     );
     let unchecked = cleave(dir, &["quantize", "tiny.pt2", "-o", "a.clv", "--stats", "five.cal"]);
-    assert!(String::from_utf8_lossy(&unchecked.stdout).contains("not checked: float and int8 are compared"));
+    let said = String::from_utf8_lossy(&unchecked.stdout);
+    assert!(
+        said.contains("not checked: float and int8 are compared") && said.contains("biases are not corrected"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -268,4 +272,32 @@ fn the_page_on_calibration_is_true() {
         ran += 1;
     }
     assert_eq!(ran, 6);
+}
+
+/// Weights per group beside float activations: on both backends what the dequantized weights give, near the float model.
+#[test]
+fn weights_alone_are_quantized_per_group() {
+    use cleave::backend::Backend;
+    let spec = |dtype: &str| {
+        format!(
+            "[quantizer]\nname = \"mine\"\narithmetic = \"divide\"\n[spec.weight]\ndtype = \"{dtype}\"\nscheme = \"per_group_symmetric\"\ngroup_size = 8\n[[pattern]]\nname = \"linear\"\nmatch = \"linear(x, w, b?)\"\nwhere = [\"constant(w)\"]\ninputs = {{ w = \"weight\" }}\n"
+        )
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let model = cleave::demo::model().unwrap();
+    let x = cleave::demo::calibration(4);
+    for (dtype, least) in [("s8", 40.0), ("s4", 15.0)] {
+        let path = dir.path().join("mine.toml");
+        std::fs::write(&path, spec(dtype)).unwrap();
+        let settings = Settings { quantizer: path.display().to_string(), ..Settings::default() };
+        let q = pipeline::quantize(&model, &[x.clone()][..], &settings, &mut |_, _, _| {}).unwrap();
+        let sqnr = q.check.outputs[0].1.sqnr_db;
+        assert!(sqnr > least && sqnr < 80.0, "{dtype}: {sqnr}");
+        let run = |backend: &str| {
+            let mut b = Backend::new(backend, &q.converted.graph, settings.run).unwrap();
+            b.run(&[x.clone()], &[], &mut |_, _| {}).unwrap()[0].to_f32().into_owned()
+        };
+        let (cpu, reference) = (run("cpu"), run("reference"));
+        assert!(cpu.iter().zip(&reference).all(|(a, b)| (a - b).abs() <= 1e-4 * (1.0 + b.abs())), "{dtype}");
+    }
 }
