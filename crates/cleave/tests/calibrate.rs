@@ -115,7 +115,7 @@ fn saved_statistics_serve_other_searches_and_selections() {
     assert!(scales[0] != scales[1] && scales[1] != scales[2] && scales.iter().all(|s| *s > 0.0), "{scales:?}");
     let less = q(&["--stats", "five.cal", "--float", "linear", "--calib", "data"]);
     assert_eq!(
-        (less["plan"]["float"].as_array().unwrap().len() > 0, less["check"]["samples"].as_u64()),
+        (!less["plan"]["float"].as_array().unwrap().is_empty(), less["check"]["samples"].as_u64()),
         (true, Some(8))
     );
     let unchecked = cleave(dir, &["quantize", "tiny.pt2", "-o", "a.clv", "--stats", "five.cal"]);
@@ -295,7 +295,7 @@ fn weights_alone_are_quantized_per_group() {
         assert!(sqnr > least && sqnr < 80.0, "{dtype}: {sqnr}");
         let run = |backend: &str| {
             let mut b = Backend::new(backend, &q.converted.graph, settings.run).unwrap();
-            b.run(&[x.clone()], &[], &mut |_, _| {}).unwrap()[0].to_f32().into_owned()
+            b.run(std::slice::from_ref(&x), &[], &mut |_, _| {}).unwrap()[0].to_f32().into_owned()
         };
         let (cpu, reference) = (run("cpu"), run("reference"));
         assert!(cpu.iter().zip(&reference).all(|(a, b)| (a - b).abs() <= 1e-4 * (1.0 + b.abs())), "{dtype}");
