@@ -206,6 +206,32 @@ fn hostile_statistics_are_refused() {
     assert!(e.contains("good.cal: not a model"), "{e}");
 }
 
+/// A file that is whole, but whose numbers no calibration can have given.
+#[test]
+fn impossible_statistics_are_refused() {
+    use cleave::calibration::{Calibration, Identity, Run};
+    use cleave_quantize::{Observed, Statistics, observe::Observer};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.cal");
+    let name = |n: &str| Identity { name: n.into(), hash: 7 };
+    let with = |observer: Observer, from: u64, to: u64| {
+        let groups = vec![Observed { values: vec!["x".into()], observer, left_out: 0 }];
+        let statistics = Statistics { samples: 2, skipped: 0, groups };
+        Calibration::new(name("m"), "cpu", Run { data: name("d"), of: 9, from, to }, statistics).write(&path).unwrap();
+        Calibration::read(&path).map_err(|e| e.to_string())
+    };
+    let good = || Observer::Minmax(Some((0.0, 1.0)));
+    assert_eq!(with(good(), 1, 3).unwrap().runs[0].to, 3);
+    for (lo, hi) in [(f32::NAN, 1.0), (0.0, f32::INFINITY), (2.0, 1.0)] {
+        for observer in [Observer::Minmax(Some((lo, hi))), Observer::MovingAverage(Some((lo, hi)))] {
+            assert!(with(observer, 1, 3).unwrap_err().contains("its numbers are none that calibration could give"));
+        }
+    }
+    for (from, to) in [(3, 3), (4, 3), (0, 10), (u64::MAX, 1)] {
+        assert!(with(good(), from, to).is_err(), "{from}..{to}");
+    }
+}
+
 #[test]
 fn what_is_not_finite_is_named_or_left_out_as_asked() {
     let dir = workplace();
