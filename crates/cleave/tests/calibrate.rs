@@ -156,6 +156,7 @@ fn a_mismatch_says_which() {
     assert!(e.contains("statistics for the quantizer 'onnx', not for 'cpu'; add --quantizer onnx"), "{e}");
     assert!(quantize(&["--stats", "minmax.cal"]).contains("was observed by min-max; histogram is asked for"));
     assert!(quantize(&["--stats", "float.cal"]).contains("was not observed: the graph or its selection differs"));
+    assert!(quantize(&["--stats", "a.cal", "--resize", "28"]).contains("options for images are for --calib DATA"));
     assert!(quantize(&["--stats", "none.cal"]).contains("none.cal: cannot read"));
     assert_eq!(cleave(dir, &["quantize", "tiny.pt2", "-o", "out.clv"]).status.code(), Some(2));
     assert_eq!(
@@ -325,5 +326,30 @@ fn weights_alone_are_quantized_per_group() {
         };
         let (cpu, reference) = (run("cpu"), run("reference"));
         assert!(cpu.iter().zip(&reference).all(|(a, b)| (a - b).abs() <= 1e-4 * (1.0 + b.abs())), "{dtype}");
+    }
+}
+
+/// ONNX Runtime: a mask of -3.4e38 added before a softmax makes the scale 1e36 and attention uniform.
+#[test]
+fn masked_attention_is_not_made_uniform() {
+    let text = "graph(%x: f32[N, 8], %mask: f32[N, 8]) {\n  %w = param \"w\": f32[8, 8]\n  %scores = aten.linear(%x, %w): f32[N, 8]\n  %masked = aten.add.Tensor(%scores, %mask): f32[N, 8]\n  %softmax = aten.softmax.int(%masked, 1): f32[N, 8]\n  return %softmax\n}\n";
+    let mut model = cleave_ir::text::parse(text).unwrap();
+    let noise = |n: usize, seed: usize| -> Vec<f32> {
+        (0..n).map(|i| (((i * 7919 + seed * 104_729) % 1009) as f32 / 504.5 - 1.0) * 2.0).collect()
+    };
+    model.constants.insert("w".into(), Tensor::new(&[8, 8], noise(64, 3)));
+    let rows = 16;
+    for least in [-3.4e38, -65504.0, -1e4, f32::NEG_INFINITY] {
+        let mask = (0..rows * 8).map(|i| if i % 3 == 1 { least } else { 0.0 }).collect();
+        let samples = [Tensor::new(&[rows, 8], noise(rows * 8, 1)), Tensor::new(&[rows, 8], mask)];
+        for quantizer in ["cpu", "onnx", "x86", "xnnpack"] {
+            let settings = Settings { quantizer: quantizer.into(), ..Settings::default() };
+            let q = pipeline::quantize(&model, &samples[..], &settings, &mut |_, _, _| {}).unwrap();
+            let db = q.check.outputs[0].1.sqnr_db;
+            assert!(db > 25.0, "{quantizer}, {least}: {db} dB\n{}", q.converted.graph);
+            let row = |n: &str| q.converted.plan.row(n).unwrap().status;
+            assert_eq!(row("scores"), cleave_quantize::Status::Quantized, "{quantizer}, {least}");
+            assert_eq!(row("softmax"), cleave_quantize::Status::Float, "{quantizer}, {least}");
+        }
     }
 }
