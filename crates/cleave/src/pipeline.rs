@@ -175,9 +175,6 @@ pub struct Quantized {
     pub seconds: IndexMap<&'static str, f64>,
 }
 
-/// Most batches over which inputs are averaged for bias correction.
-const CORRECTION_BATCHES: usize = 32;
-
 /// Float and quantized values on a few calibration samples.
 #[derive(Clone, Debug, Default)]
 pub struct Check {
@@ -187,6 +184,8 @@ pub struct Check {
     pub outputs: Vec<(String, Similarity)>,
     /// Results of quantized units, those with the least SQNR first.
     pub worst: Vec<(String, Similarity)>,
+    /// SQNR of the outputs in dB, their mean, without and with corrected biases; none if none were corrected.
+    pub corrected: Option<[f64; 2]>,
 }
 
 impl Check {
@@ -305,47 +304,25 @@ pub fn finish(
         None => Check::default(),
     };
     clock.lap("check");
-    if let Some(samples) = samples.filter(|_| corrects_biases) {
-        let better = corrected(&prepared, &converted, &statistics, &checked, &mut evaluator, samples, settings)?;
-        if let Some(better) = better {
-            (converted, checked) = better;
+    let better = corrects_biases.then(|| cleave_quantize::correct_biases(&prepared, &converted.graph, &statistics));
+    if let Some((other, biases)) = better.flatten() {
+        let mut other = cleave_quantize::convert(&other, &statistics)?;
+        let after = match samples {
+            Some(samples) => check(&prepared, &other.graph, &mut evaluator, samples, settings)?,
+            None => Check::default(),
+        };
+        let (was, is) = (checked.mean_sqnr(), after.mean_sqnr());
+        // Where nothing is checked, what usually helps is done.
+        if samples.is_none() || is > was {
+            let what = if biases == 1 { "1 bias".into() } else { format!("{biases} biases") };
+            other.plan.notes.push(format!("{what} corrected for what rounding the weights does on average"));
+            (converted, checked) = (other, Check { corrected: samples.map(|_| [was, is]), ..after });
         }
         clock.lap("correct");
     } else if corrects_biases {
         converted.plan.notes.push("biases are not corrected: that takes samples beside the statistics".into());
     }
     Ok(Quantized { raised, annotations, prepared, statistics, converted, check: checked, seconds: clock.laps })
-}
-
-/// The conversion with corrected biases and its check, if the outputs are nearer to the float ones by it.
-fn corrected(
-    prepared: &Prepared,
-    converted: &Converted,
-    statistics: &Statistics,
-    before: &Check,
-    evaluator: &mut CpuEvaluator,
-    samples: &(impl Samples + ?Sized),
-    settings: &Settings,
-) -> Result<Option<(Converted, Check)>> {
-    let step = batch_size(&prepared.graph);
-    let n = samples.len() / step;
-    let spread = (0..n).step_by(n.div_ceil(CORRECTION_BATCHES).max(1));
-    let batches = spread.map(|i| samples.batch(i * step, (i + 1) * step));
-    let finite = batches.filter(|b| b.as_ref().is_ok_and(|b| samples.check_finite(0, b).is_ok()));
-    let Some((other, biases)) = cleave_quantize::correct_biases(prepared, &converted.graph, evaluator, finite)? else {
-        return Ok(None);
-    };
-    let mut other = cleave_quantize::convert(&other, statistics)?;
-    let after = check(prepared, &other.graph, evaluator, samples, settings)?;
-    let (was, is) = (before.mean_sqnr(), after.mean_sqnr());
-    if is <= was {
-        return Ok(None);
-    }
-    let what = if biases == 1 { "1 bias".into() } else { format!("{biases} biases") };
-    other.plan.notes.push(format!(
-        "{what} corrected for what rounding the weights does on average: outputs {was:.1} dB → {is:.1} dB"
-    ));
-    Ok(Some((other, after)))
 }
 
 struct Clock {

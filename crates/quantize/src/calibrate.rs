@@ -1,5 +1,6 @@
 //! Calibration: samples stream through the prepared graph, and each group's observer takes in what it sees.
 
+use crate::correct::{self, ChannelSums};
 use crate::error::{QuantizeError, Result};
 use crate::mask;
 use crate::observe::{Observer, scan};
@@ -57,6 +58,8 @@ pub struct Statistics {
     pub skipped: usize,
     /// What is known of each group.
     pub groups: Vec<Observed>,
+    /// Sums of the inputs of layers, for [`crate::correct_biases`].
+    pub inputs: Vec<ChannelSums>,
 }
 
 /// What is known of the values of a group.
@@ -83,7 +86,8 @@ impl Statistics {
             }
             Observed { values, observer, left_out: 0 }
         };
-        Statistics { samples: 0, skipped: 0, groups: p.groups.iter().map(one).collect() }
+        let inputs = correct::layers(&p.graph).iter().map(|l| ChannelSums::new(&p.graph, l)).collect();
+        Statistics { samples: 0, skipped: 0, groups: p.groups.iter().map(one).collect(), inputs }
     }
 
     /// Adds statistics of other samples.
@@ -96,6 +100,11 @@ impl Statistics {
                 "they are of other values: the graph or its selection differs".into(),
             ));
         }
+        let same = self.inputs.len() == other.inputs.len();
+        if !same || !self.inputs.iter().zip(&other.inputs).all(|(a, b)| a.is_like(b)) {
+            return Err(QuantizeError::Statistics("they are of other layers: the graph differs".into()));
+        }
+        self.inputs.iter_mut().zip(&other.inputs).for_each(|(a, b)| a.merge(b));
         for (a, b) in self.groups.iter_mut().zip(&other.groups) {
             let named = |why: String| QuantizeError::Statistics(format!("{}: {why}", a.values.join(", ")));
             a.observer.merge(&b.observer).map_err(named)?;
@@ -167,16 +176,22 @@ pub fn calibrate(
     progress: &mut dyn FnMut(usize),
 ) -> Result<Statistics> {
     let mut stats = Statistics::new(p);
-    let taps = p.taps();
+    let layers = correct::layers(&p.graph);
+    let mut of_input: Vec<Vec<usize>> = vec![vec![]; p.graph.len()];
+    layers.iter().enumerate().for_each(|(i, l)| of_input[l.x.index()].push(i));
+    let mut taps = p.taps();
+    taps.extend(layers.iter().map(|l| l.x));
+    taps.sort();
+    taps.dedup();
     let mut of_node: Vec<Vec<usize>> = vec![vec![]; p.graph.len()];
     for (i, group) in p.groups.iter().enumerate() {
         group.observed.iter().for_each(|v| of_node[v.index()].push(i));
     }
-    let masked = mask::before_softmax(&p.graph);
+    let masked = mask::may_be_negative_infinity(&p.graph);
     for (sample, inputs) in samples.enumerate() {
         let inputs = inputs.map_err(|e| QuantizeError::Sample { sample, why: e.to_string() })?;
         // A sample that turns out to be unfit is taken back.
-        let before = (options.non_finite == NonFinite::Skip).then(|| stats.groups.clone());
+        let before = (options.non_finite == NonFinite::Skip).then(|| (stats.groups.clone(), stats.inputs.clone()));
         let clip = options.non_finite == NonFinite::Clip;
         let unfit = |(id, t): (NodeId, &Tensor)| {
             t.dtype()
@@ -191,12 +206,13 @@ pub fn calibrate(
             if bad.is_none() {
                 let of = &of_node[id.index()];
                 bad = observe(&mut stats.groups, of, t, clip, masked[id.index()]).err().map(|what| (id, what));
+                of_input[id.index()].iter().for_each(|i| stats.inputs[*i].add(t, layers[*i].axis));
             }
         };
         let run = if unfit_input { Ok(vec![]) } else { evaluator.run(&p.graph, &inputs, &taps, &mut sink) };
         match (bad, before) {
             (Some(_), Some(before)) => {
-                stats.groups = before;
+                (stats.groups, stats.inputs) = before;
                 stats.skipped += 1;
             }
             (Some((id, what)), None) => {

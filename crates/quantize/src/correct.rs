@@ -4,34 +4,34 @@
 //! average, where `E[x]` is the mean of an input channel over samples and places; places in the padding are not told apart.
 //! (Nagel et al., "Data-free quantization through weight equalization and bias correction", 2019, with means measured.)
 
-use crate::calibrate::{BoxError, Evaluator};
-use crate::error::{QuantizeError, Result};
+use crate::calibrate::Statistics;
 use crate::prepare::Prepared;
 use cleave_ir::{Arg, Graph, Kind, NodeId, Tensor};
 use cleave_numerics::DType;
-use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
 
 /// A layer whose bias can be corrected.
-struct Layer {
+pub(crate) struct Layer {
+    /// The convolution or linear layer.
+    pub(crate) id: NodeId,
     /// Its input.
-    x: NodeId,
+    pub(crate) x: NodeId,
     /// Name of its bias.
     bias: String,
-    /// What rounding adds to the weights, `[out, in/groups, places]`.
-    error: Vec<f32>,
+    /// Sizes of the weight: `[out, in/groups, places]`.
     shape: [usize; 3],
     /// The input's channels.
     channels: usize,
     /// The dimension of the input's channels.
-    axis: usize,
+    pub(crate) axis: usize,
 }
 
-/// The layers of the float graph whose weights are integers in the quantized one.
-fn layers(p: &Prepared, quantized: &Graph) -> Vec<Layer> {
-    p.graph.nodes().filter_map(|(id, _)| layer(&p.graph, id, quantized)).collect()
+/// The layers with a bias of their own.
+pub(crate) fn layers(g: &Graph) -> Vec<Layer> {
+    g.ids().filter_map(|id| layer(g, id)).collect()
 }
 
-fn layer(g: &Graph, id: NodeId, quantized: &Graph) -> Option<Layer> {
+fn layer(g: &Graph, id: NodeId) -> Option<Layer> {
     let node = g.node(id);
     let op = node.op().filter(|o| o.weight_axis == Some(0))?;
     let of = |name: &str| node.arg(name).and_then(|a| a.nodes().first().copied());
@@ -42,7 +42,6 @@ fn layer(g: &Graph, id: NodeId, quantized: &Graph) -> Option<Layer> {
     if shared || g.use_count(b) != 1 || !matches!(g.node(b).kind, Kind::GetAttr(_)) {
         return None;
     }
-    let rounded = dequantized(quantized, quantized.node(quantized.find(&node.name)?).arg("weight")?)?;
     let sizes = weight.shape();
     let [out, each, rest @ ..] = sizes else { return None };
     let places = rest.iter().product();
@@ -50,10 +49,18 @@ fn layer(g: &Graph, id: NodeId, quantized: &Graph) -> Option<Layer> {
     let axis =
         if op.base() == "linear" { shape.len().checked_sub(1)? } else { shape.len().checked_sub(rest.len() + 1)? };
     let channels = usize::try_from(shape.get(axis)?.as_const()?).ok()?;
-    let fits = rounded.len() == weight.len() && bias.len() == *out && *each > 0 && channels % each == 0;
+    let groups = channels.checked_div(*each)?;
+    let fits = bias.len() == *out && groups * each == channels && groups > 0 && out % groups == 0;
+    Some(Layer { id, x, bias: g.node(b).target.clone(), shape: [*out, *each, places], channels, axis }).filter(|_| fits)
+}
+
+/// What rounding adds to a layer's weight; none if it is not rounded.
+fn rounding(p: &Prepared, quantized: &Graph, l: &Layer) -> Option<Vec<f32>> {
+    let node = p.graph.node(l.id);
+    let weight = p.graph.constant(*node.arg("weight")?.nodes().first()?)?;
+    let rounded = dequantized(quantized, quantized.node(quantized.find(&node.name)?).arg("weight")?)?;
     let error = rounded.iter().zip(weight.to_f32().iter()).map(|(r, w)| r - w).collect();
-    let layer = Layer { x, bias: g.node(b).target.clone(), error, shape: [*out, *each, places], channels, axis };
-    Some(layer).filter(|_| fits)
+    Some(error).filter(|_| rounded.len() == weight.len())
 }
 
 /// What a dequantize of constants means.
@@ -72,63 +79,85 @@ fn dequantized(g: &Graph, a: &Arg) -> Option<Vec<f32>> {
     Some(levels.iter().enumerate().map(|(i, v)| *v as f32 * scales[i / inner.max(1) % n]).collect())
 }
 
-/// Sums of an input's channels.
-struct Sums {
-    sums: Vec<f64>,
+/// A sum in fixed point, so that it does not depend on the order: multiples of 2⁻⁴⁰, in two halves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Exact {
+    high: i64,
+    low: u64,
+}
+
+const STEP: f64 = 1.0 / (1u64 << 40) as f64;
+
+impl Exact {
+    fn add(&mut self, more: i128) {
+        let sum = self.value().saturating_add(more);
+        *self = Exact { high: (sum >> 64) as i64, low: sum as u64 };
+    }
+
+    fn value(self) -> i128 {
+        (i128::from(self.high) << 64) | i128::from(self.low)
+    }
+}
+
+/// Sums of the channels of a layer's input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelSums {
+    /// Name of the layer.
+    pub layer: String,
+    sums: Vec<Exact>,
+    /// How many elements each channel had.
     count: u64,
 }
 
-impl Sums {
-    fn add(&mut self, t: &Tensor, axis: usize) {
-        let x = t.to_f32();
+impl ChannelSums {
+    pub(crate) fn new(g: &Graph, l: &Layer) -> ChannelSums {
+        ChannelSums { layer: g.node(l.id).name.clone(), sums: vec![Exact::default(); l.channels], count: 0 }
+    }
+
+    /// Adds a value with its channels on this dimension; what is not finite does not count as anything.
+    pub(crate) fn add(&mut self, t: &Tensor, axis: usize) {
+        let (x, n) = (t.to_f32(), self.sums.len().max(1));
+        if t.shape().get(axis) != Some(&n) {
+            return;
+        }
         let inner: usize = t.shape()[axis + 1..].iter().product();
-        let n = self.sums.len().max(1);
+        let fixed = |v: &f32| (f64::from(*v) / STEP) as i64;
         for (i, row) in x.chunks(inner.max(1)).enumerate() {
-            self.sums[i % n] += row.iter().map(|v| f64::from(*v)).sum::<f64>();
+            self.sums[i % n].add(row.iter().map(|v| i128::from(fixed(v))).sum());
         }
         self.count += (x.len() / n) as u64;
     }
+
+    pub(crate) fn merge(&mut self, other: &ChannelSums) {
+        self.sums.iter_mut().zip(&other.sums).for_each(|(a, b)| a.add(b.value()));
+        self.count += other.count;
+    }
+
+    /// Whether these are sums of as many channels of the same layer.
+    pub(crate) fn is_like(&self, other: &ChannelSums) -> bool {
+        self.layer == other.layer && self.sums.len() == other.sums.len()
+    }
+
+    fn mean(&self, channel: usize) -> f64 {
+        self.sums[channel].value() as f64 * STEP / self.count as f64
+    }
 }
 
-/// The prepared graph with corrected biases, and how many there are; none if there is none to correct. Inputs are
-/// averaged over these samples, in float.
-///
-/// # Errors
-/// A sample that cannot be read or run.
-pub fn correct_biases(
-    p: &Prepared,
-    quantized: &Graph,
-    evaluator: &mut dyn Evaluator,
-    samples: impl Iterator<Item = std::result::Result<Vec<Tensor>, BoxError>>,
-) -> Result<Option<(Prepared, usize)>> {
-    let layers = layers(p, quantized);
-    let mut means: IndexMap<NodeId, (usize, Sums)> = IndexMap::new();
-    for l in &layers {
-        means.entry(l.x).or_insert_with(|| (l.axis, Sums { sums: vec![0.0; l.channels], count: 0 }));
-    }
-    let mut taps: Vec<NodeId> = means.keys().copied().collect();
-    taps.sort();
-    for (sample, inputs) in samples.enumerate() {
-        let failed = |e: BoxError| QuantizeError::Sample { sample, why: e.to_string() };
-        let mut sink = |id: NodeId, t: &Tensor| {
-            if let Some((axis, sums)) = means.get_mut(&id) {
-                sums.add(t, *axis);
-            }
-        };
-        evaluator.run(&p.graph, &inputs.map_err(failed)?, &taps, &mut sink).map_err(failed)?;
-    }
+/// The prepared graph with corrected biases, and how many there are; none if there is none to correct.
+pub fn correct_biases(p: &Prepared, quantized: &Graph, stats: &Statistics) -> Option<(Prepared, usize)> {
     let mut corrected = p.clone();
     let mut count = 0;
-    for l in &layers {
-        let Some((_, sums)) = means.get(&l.x).filter(|(_, s)| s.count > 0) else { continue };
+    for l in layers(&p.graph) {
+        let fresh = ChannelSums::new(&p.graph, &l);
+        let sums = stats.inputs.iter().find(|s| s.is_like(&fresh) && s.count > 0);
+        let (Some(sums), Some(error)) = (sums, rounding(p, quantized, &l)) else { continue };
         let [out, each, places] = l.shape;
         let groups = l.channels / each;
         let Some(old) = p.graph.constants.get(&l.bias) else { continue };
         let shift = |o: usize| -> f64 {
-            let first = o / (out / groups).max(1) * each;
-            let rows = l.error[o * each * places..(o + 1) * each * places].chunks(places.max(1));
-            let mean = |i: usize| sums.sums[first + i] / sums.count as f64;
-            rows.enumerate().map(|(i, row)| row.iter().map(|v| f64::from(*v)).sum::<f64>() * mean(i)).sum()
+            let first = o / (out / groups) * each;
+            let rows = error[o * each * places..(o + 1) * each * places].chunks(places.max(1));
+            rows.enumerate().map(|(i, r)| r.iter().map(|v| f64::from(*v)).sum::<f64>() * sums.mean(first + i)).sum()
         };
         let bias: Vec<f32> = old.to_f32().iter().enumerate().map(|(o, b)| (f64::from(*b) - shift(o)) as f32).collect();
         if bias.iter().all(|v| v.is_finite()) {
@@ -136,5 +165,5 @@ pub fn correct_biases(
             count += 1;
         }
     }
-    Ok(Some((corrected, count)).filter(|(_, n)| *n > 0))
+    Some((corrected, count)).filter(|(_, n)| *n > 0)
 }

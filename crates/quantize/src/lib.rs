@@ -33,7 +33,7 @@ pub use annotate::{Annotator, annotate};
 pub use annotations::{Annotations, Float, Input, Unit};
 pub use calibrate::{BoxError, CalibrateOptions, Evaluator, NonFinite, Observed, Statistics, calibrate};
 pub use convert::{Converted, convert};
-pub use correct::correct_biases;
+pub use correct::{ChannelSums, correct_biases};
 pub use error::{QuantizeError, Result};
 pub use plan::{MissRow, Plan, PlanRow, QParamsRow, Status};
 pub use prepare::{Group, GroupId, Prepared, prepare};

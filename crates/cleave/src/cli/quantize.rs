@@ -171,6 +171,9 @@ fn report(a: &Args, out: &mut Out, q: &Quantized, seconds: &indexmap::IndexMap<&
         0 => out.say("not checked: float and int8 are compared where there is data (--calib)"),
         n => out.say(format!("float beside int8 on {n} calibration samples:\n{t}")),
     }
+    if let Some([was, is]) = q.check.corrected {
+        out.say(format!("corrected biases: outputs {} → {}", decibels(was), decibels(is)));
+    }
     let stages: Vec<String> = seconds.iter().map(|(s, t)| format!("{s} {t:.2} s")).collect();
     out.say(format!("{} → {}; {}", bytes(size(&a.model)), bytes(size(&a.output)), stages.join(", ")));
     out.say(format!("wrote {}", a.output.display()));
@@ -182,7 +185,7 @@ fn report(a: &Args, out: &mut Out, q: &Quantized, seconds: &indexmap::IndexMap<&
     out.document(&json!({
         "output": a.output, "bytes_in": size(&a.model), "bytes_out": size(&a.output),
         "plan": {"compute_nodes": all, "quantized": quantized, "float": float, "notes": plan.notes},
-        "check": {"samples": q.check.samples, "outputs": figures(&q.check.outputs), "worst": figures(worst)},
+        "check": {"samples": q.check.samples, "outputs": figures(&q.check.outputs), "worst": figures(worst), "corrected_db": q.check.corrected.map(|c| c.map(number))},
         "seconds": seconds, "peak_rss_mib": peak_rss_mib(),
     }))?;
     Ok(true)
