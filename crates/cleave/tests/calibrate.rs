@@ -115,7 +115,7 @@ fn saved_statistics_serve_other_searches_and_selections() {
     assert!(scales[0] != scales[1] && scales[1] != scales[2] && scales.iter().all(|s| *s > 0.0), "{scales:?}");
     let less = q(&["--stats", "five.cal", "--float", "linear", "--calib", "data"]);
     assert_eq!(
-        (less["plan"]["float"].as_array().unwrap().len() > 0, less["check"]["samples"].as_u64()),
+        (!less["plan"]["float"].as_array().unwrap().is_empty(), less["check"]["samples"].as_u64()),
         (true, Some(8))
     );
     let unchecked = cleave(dir, &["quantize", "tiny.pt2", "-o", "a.clv", "--stats", "five.cal"]);
