@@ -132,6 +132,10 @@ impl Calibration {
             return Err(format!("for another quantizer: '{}', not '{}'", other.quantizer, self.quantizer));
         }
         self.statistics.merge(&other.statistics).map_err(|e| e.to_string())?;
+        // Two counts below 2^60 do not overflow; many might.
+        if !self.statistics.is_valid() {
+            return Err("more values than can be counted".into());
+        }
         self.runs.extend(other.runs.iter().cloned());
         self.runs.sort();
         let mut joined: Vec<Run> = vec![];

@@ -305,7 +305,7 @@ pub fn calibrate(
     })
 }
 
-/// The stages behind calibration. Without samples nothing is checked.
+/// The stages behind calibration. Without samples nothing is checked, and no bias corrected.
 ///
 /// # Errors
 /// Statistics of something else, or what running the two graphs side by side met.
@@ -346,6 +346,8 @@ pub fn finish(
             (converted, checked) = (other, Check { corrected: samples.map(|_| [was, is]), ..after });
         }
         clock.lap("correct");
+    } else if corrects_biases {
+        converted.plan.notes.push("biases are not corrected: that takes samples beside the statistics".into());
     }
     Ok(Quantized { raised, annotations, prepared, statistics, converted, check: checked, seconds: clock.laps })
 }

@@ -72,7 +72,7 @@ fn eight_shards_merged_are_one_run_bit_for_bit() {
     let merged = json(dir, &[&["calibrate", "merge"][..], &list, &["-o", "merged.cal"]].concat());
     assert_eq!(merged["runs"].as_array().unwrap().len(), 1);
     assert!(bytes(dir, "merged.cal") == bytes(dir, "whole.cal"));
-    json(dir, &["quantize", "tiny.pt2", "-o", "stats.clv", "--stats", "merged.cal"]);
+    json(dir, &["quantize", "tiny.pt2", "-o", "stats.clv", "--stats", "merged.cal", "--calib", "data"]);
     json(dir, &["quantize", "tiny.pt2", "-o", "run.clv", "--calib", "data"]);
     assert!(bytes(dir, "stats.clv") == bytes(dir, "run.clv"));
 }
@@ -119,7 +119,11 @@ fn saved_statistics_serve_other_searches_and_selections() {
         (true, Some(8))
     );
     let unchecked = cleave(dir, &["quantize", "tiny.pt2", "-o", "a.clv", "--stats", "five.cal"]);
-    assert!(String::from_utf8_lossy(&unchecked.stdout).contains("not checked: float and int8 are compared"));
+    let said = String::from_utf8_lossy(&unchecked.stdout);
+    assert!(
+        said.contains("not checked: float and int8 are compared") && said.contains("biases are not corrected"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -152,6 +156,7 @@ fn a_mismatch_says_which() {
     assert!(e.contains("statistics for the quantizer 'onnx', not for 'cpu'; add --quantizer onnx"), "{e}");
     assert!(quantize(&["--stats", "minmax.cal"]).contains("was observed by min-max; histogram is asked for"));
     assert!(quantize(&["--stats", "float.cal"]).contains("was not observed: the graph or its selection differs"));
+    assert!(quantize(&["--stats", "a.cal", "--resize", "28"]).contains("options for images are for --calib DATA"));
     assert!(quantize(&["--stats", "none.cal"]).contains("none.cal: cannot read"));
     assert_eq!(cleave(dir, &["quantize", "tiny.pt2", "-o", "out.clv"]).status.code(), Some(2));
     assert_eq!(
@@ -200,6 +205,32 @@ fn hostile_statistics_are_refused() {
     assert_eq!(quantize(), "error: bad.cal: no statistics file\n");
     let e = error(dir, &["quantize", "good.cal", "-o", "out.clv", "--calib", "data"]);
     assert!(e.contains("good.cal: not a model"), "{e}");
+}
+
+/// A file that is whole, but whose numbers no calibration can have given.
+#[test]
+fn impossible_statistics_are_refused() {
+    use cleave::calibration::{Calibration, Identity, Run};
+    use cleave_quantize::{Observed, Statistics, observe::Observer};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.cal");
+    let name = |n: &str| Identity { name: n.into(), hash: 7 };
+    let with = |observer: Observer, from: u64, to: u64| {
+        let groups = vec![Observed { values: vec!["x".into()], observer, left_out: 0 }];
+        let statistics = Statistics { samples: 2, skipped: 0, groups };
+        Calibration::new(name("m"), "cpu", Run { data: name("d"), of: 9, from, to }, statistics).write(&path).unwrap();
+        Calibration::read(&path).map_err(|e| e.to_string())
+    };
+    let good = || Observer::Minmax(Some((0.0, 1.0)));
+    assert_eq!(with(good(), 1, 3).unwrap().runs[0].to, 3);
+    for (lo, hi) in [(f32::NAN, 1.0), (0.0, f32::INFINITY), (2.0, 1.0)] {
+        for observer in [Observer::Minmax(Some((lo, hi))), Observer::MovingAverage(Some((lo, hi)))] {
+            assert!(with(observer, 1, 3).unwrap_err().contains("its numbers are none that calibration could give"));
+        }
+    }
+    for (from, to) in [(3, 3), (4, 3), (0, 10), (u64::MAX, 1)] {
+        assert!(with(good(), from, to).is_err(), "{from}..{to}");
+    }
 }
 
 #[test]
@@ -268,4 +299,57 @@ fn the_page_on_calibration_is_true() {
         ran += 1;
     }
     assert_eq!(ran, 6);
+}
+
+/// Weights per group beside float activations: on both backends what the dequantized weights give, near the float model.
+#[test]
+fn weights_alone_are_quantized_per_group() {
+    use cleave::backend::Backend;
+    let spec = |dtype: &str| {
+        format!(
+            "[quantizer]\nname = \"mine\"\narithmetic = \"divide\"\n[spec.weight]\ndtype = \"{dtype}\"\nscheme = \"per_group_symmetric\"\ngroup_size = 8\n[[pattern]]\nname = \"linear\"\nmatch = \"linear(x, w, b?)\"\nwhere = [\"constant(w)\"]\ninputs = {{ w = \"weight\" }}\n"
+        )
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let model = cleave::demo::model().unwrap();
+    let x = cleave::demo::calibration(4);
+    for (dtype, least) in [("s8", 40.0), ("s4", 15.0)] {
+        let path = dir.path().join("mine.toml");
+        std::fs::write(&path, spec(dtype)).unwrap();
+        let settings = Settings { quantizer: path.display().to_string(), ..Settings::default() };
+        let q = pipeline::quantize(&model, &[x.clone()][..], &settings, &mut |_, _, _| {}).unwrap();
+        let sqnr = q.check.outputs[0].1.sqnr_db;
+        assert!(sqnr > least && sqnr < 80.0, "{dtype}: {sqnr}");
+        let run = |backend: &str| {
+            let mut b = Backend::new(backend, &q.converted.graph, settings.run).unwrap();
+            b.run(std::slice::from_ref(&x), &[], &mut |_, _| {}).unwrap()[0].to_f32().into_owned()
+        };
+        let (cpu, reference) = (run("cpu"), run("reference"));
+        assert!(cpu.iter().zip(&reference).all(|(a, b)| (a - b).abs() <= 1e-4 * (1.0 + b.abs())), "{dtype}");
+    }
+}
+
+/// ONNX Runtime: a mask of -3.4e38 added before a softmax makes the scale 1e36 and attention uniform.
+#[test]
+fn masked_attention_is_not_made_uniform() {
+    let text = "graph(%x: f32[N, 8], %mask: f32[N, 8]) {\n  %w = param \"w\": f32[8, 8]\n  %scores = aten.linear(%x, %w): f32[N, 8]\n  %masked = aten.add.Tensor(%scores, %mask): f32[N, 8]\n  %softmax = aten.softmax.int(%masked, 1): f32[N, 8]\n  return %softmax\n}\n";
+    let mut model = cleave_ir::text::parse(text).unwrap();
+    let noise = |n: usize, seed: usize| -> Vec<f32> {
+        (0..n).map(|i| (((i * 7919 + seed * 104_729) % 1009) as f32 / 504.5 - 1.0) * 2.0).collect()
+    };
+    model.constants.insert("w".into(), Tensor::new(&[8, 8], noise(64, 3)));
+    let rows = 16;
+    for least in [-3.4e38, -65504.0, -1e4, f32::NEG_INFINITY] {
+        let mask = (0..rows * 8).map(|i| if i % 3 == 1 { least } else { 0.0 }).collect();
+        let samples = [Tensor::new(&[rows, 8], noise(rows * 8, 1)), Tensor::new(&[rows, 8], mask)];
+        for quantizer in ["cpu", "onnx", "x86", "xnnpack"] {
+            let settings = Settings { quantizer: quantizer.into(), ..Settings::default() };
+            let q = pipeline::quantize(&model, &samples[..], &settings, &mut |_, _, _| {}).unwrap();
+            let db = q.check.outputs[0].1.sqnr_db;
+            assert!(db > 25.0, "{quantizer}, {least}: {db} dB\n{}", q.converted.graph);
+            let row = |n: &str| q.converted.plan.row(n).unwrap().status;
+            assert_eq!(row("scores"), cleave_quantize::Status::Quantized, "{quantizer}, {least}");
+            assert_eq!(row("softmax"), cleave_quantize::Status::Float, "{quantizer}, {least}");
+        }
+    }
 }

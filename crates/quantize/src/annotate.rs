@@ -5,7 +5,7 @@ use crate::error::{QuantizeError, Result};
 use crate::plan::MissRow;
 use crate::quantizer::{Override, Quantizer, UnitPattern};
 use crate::select::Selection;
-use crate::spec::{Scheme, Spec, SpecId};
+use crate::spec::{Spec, SpecId};
 use cleave_ir::{Arg, Graph, Kind, Meta, Node, NodeId};
 use cleave_rewrite::Match;
 use indexmap::{IndexMap, IndexSet};
@@ -196,7 +196,7 @@ impl<'a> Annotator<'a> {
             let Arg::Node(value) = e.value else { return Err(format!("{} is a number", e.capture)) };
             self.quantizable(value, &e.capture)?;
             let constant = self.g.constant(value).is_some();
-            if self.specs[spec].scheme == Scheme::PerChannelSymmetric && !constant {
+            if self.specs[spec].of_weights() && !constant {
                 return Err(format!("{} is not a constant", e.capture));
             }
             inputs.push(Input { capture: e.capture.clone(), user: e.user, slot: e.slot, index: e.index, value, spec });

@@ -197,6 +197,7 @@ impl<'a> Converter<'a> {
         if let Some(&(unit, spec)) = self.edges.get(&place) {
             let done = match self.p.specs[spec].scheme {
                 Scheme::PerChannelSymmetric => self.weight(place.0, value, spec),
+                Scheme::PerGroupSymmetric(group) => self.grouped(place.0, value, spec, group),
                 Scheme::Derived { .. } => self.bias(unit, value, spec),
                 _ => {
                     let q = self.quantize(value, spec);
@@ -279,7 +280,11 @@ impl<'a> Converter<'a> {
     }
 
     fn call(&self, name: &str, args: Vec<Arg>, node: &str) -> NodeId {
-        match op::find(&format!("{NAMESPACE}{name}")) {
+        self.called(&format!("{NAMESPACE}{name}"), args, node)
+    }
+
+    fn called(&self, name: &str, args: Vec<Arg>, node: &str) -> NodeId {
+        match op::find(name) {
             Ok(o) => self.b.call_op(o, args, Some(&self.free(node))).id(),
             Err(e) => {
                 self.b.fail(e);
@@ -323,6 +328,36 @@ impl<'a> Converter<'a> {
         Some(self.dequantize_channels(channels, axis, range, self.out_dtype(value), &name))
     }
 
+    /// A weight as integers `[groups, size]` behind a dequantize and a view to its own shape.
+    fn grouped(&mut self, user: NodeId, value: NodeId, spec: SpecId, size: usize) -> Option<NodeId> {
+        let t = self.p.graph.constant(value)?;
+        let shape = t.shape().to_vec();
+        let mut fail = |why: String| {
+            self.notes.push(format!("weight of {} kept float: {why}", self.p.graph.node(user).name));
+            None
+        };
+        if !shape.last().is_some_and(|n| n.is_multiple_of(size)) || t.is_empty() {
+            return fail(format!("the last axis of {shape:?} is no multiple of the group size {size}"));
+        }
+        let rows = t.contiguous().reshape(&[t.len() / size, size]);
+        let w = match weights::quantize_weight(&rows, 0, &self.p.specs[spec], self.p.divides, &[]) {
+            Ok(w) => w,
+            Err(why) => return fail(why),
+        };
+        let node = self.p.graph.node(value);
+        let key = (node.target.clone(), spec, shape.len());
+        let channels = match self.weights.get(&key) {
+            Some((channels, _)) => *channels,
+            None => self.channels(&node.target, w.q, &w.scales),
+        };
+        self.weights.insert(key, (channels, w.scales));
+        let name = format!("{}_dq", node.name);
+        let range = self.p.specs[spec].range;
+        let dq = self.dequantize_channels(channels, 0, range, self.out_dtype(value), &format!("{name}_groups"));
+        let sizes = Arg::List(shape.iter().map(|n| Arg::from(*n)).collect());
+        Some(self.called("aten.view", vec![dq.into(), sizes], &name))
+    }
+
     fn channels(&self, target: &str, q: Tensor, scales: &[f32]) -> Channels {
         let n = [scales.len()];
         let put = |what: &str, kind, t: Tensor| self.b.constant(&self.free(&format!("{target}_{what}")), kind, t).id();
@@ -354,6 +389,8 @@ impl<'a> Converter<'a> {
             Scheme::PerChannelSymmetric => {
                 self.weights.get(&(beside.target.clone(), beside.spec, beside.axis))?.1.clone()
             }
+            // An accumulator has one scale; a sum over groups has several.
+            Scheme::PerGroupSymmetric(_) => return None,
             _ => vec![self.qparams(beside.value, beside.spec).scale],
         };
         let node = self.p.graph.node(value);

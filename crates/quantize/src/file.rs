@@ -81,6 +81,7 @@ struct SpecEntry {
     scale: Option<f64>,
     zero_point: Option<i32>,
     from: Option<[String; 2]>,
+    group_size: Option<usize>,
 }
 
 #[derive(Deserialize)]
@@ -220,30 +221,29 @@ fn read_at(text: &str, file: &str, base: &Base<'_>, depth: usize) -> Result<Toml
 fn resolve_spec(at: &Place<'_>, name: &str, entry: &Spanned<SpecEntry>) -> Result<Spec> {
     let e = entry.get_ref();
     let here = |why: &str| at.error(entry.span().start, format!("spec '{name}': {why}"));
-    let dtype = spec::dtype_code(e.dtype.get_ref()).ok_or_else(|| {
-        at.error(e.dtype.span().start, format!("'{}': expected u8, s8, u16, s16 or s32", e.dtype.get_ref()))
+    let whole = spec::dtype_code(e.dtype.get_ref()).ok_or_else(|| {
+        let why = format!("'{}': expected u8, s8, u16, s16, s32, s4 or u4", e.dtype.get_ref());
+        at.error(e.dtype.span().start, why)
     })?;
-    let whole = dtype.int_range().ok_or_else(|| here("its type has no range"))?;
-    let (min, max) = match &e.range {
+    let range = match &e.range {
         None => whole,
         Some(r) => {
             let [a, b] = *r.get_ref();
-            let fits = |v: i64| i32::try_from(v).ok().filter(|v| (whole.0..=whole.1).contains(v));
-            fits(a).zip(fits(b)).filter(|(a, b)| a < b).ok_or_else(|| {
-                at.error(r.span().start, format!("expected a range within [{}, {}]", whole.0, whole.1))
-            })?
+            let fits = |v: i64| i32::try_from(v).ok().filter(|v| (whole.min..=whole.max).contains(v));
+            let (min, max) = fits(a).zip(fits(b)).filter(|(a, b)| a < b).ok_or_else(|| {
+                at.error(r.span().start, format!("expected a range within [{}, {}]", whole.min, whole.max))
+            })?;
+            QRange { min, max, ..whole }
         }
     };
-    let range = QRange { dtype, min, max };
     let scheme = resolve_scheme(at, e, range, &here)?;
-    let used = (
-        matches!(scheme, Scheme::Fixed { .. }),
-        matches!(scheme, Scheme::Derived { .. }),
-        matches!(scheme, Scheme::Affine | Scheme::Symmetric | Scheme::PerChannelSymmetric),
-    );
+    let fixed_or_derived = (matches!(scheme, Scheme::Fixed { .. }), matches!(scheme, Scheme::Derived { .. }));
+    let grouped = matches!(scheme, Scheme::PerGroupSymmetric(_));
+    let used = (fixed_or_derived.0, fixed_or_derived.1, !fixed_or_derived.0 && !fixed_or_derived.1);
     if (!used.0 && (e.scale.is_some() || e.zero_point.is_some()))
         || (!used.1 && e.from.is_some())
         || (!used.2 && (e.observer.is_some() || e.eps.is_some()))
+        || (!grouped && e.group_size.is_some())
     {
         return Err(here("a key that its scheme does not use"));
     }
@@ -263,7 +263,15 @@ fn resolve_scheme(
     Ok(match e.scheme.get_ref().as_str() {
         "per_tensor_affine" => Scheme::Affine,
         "per_tensor_symmetric" => Scheme::Symmetric,
+        // Their zero point is 0, which unsigned integers have at their end.
+        "per_channel_symmetric" | "per_group_symmetric" if range.min >= 0 => {
+            return Err(here("weights are symmetric around 0: expected s4, s8 or s16"));
+        }
         "per_channel_symmetric" => Scheme::PerChannelSymmetric,
+        "per_group_symmetric" => match e.group_size {
+            Some(n) if n > 0 => Scheme::PerGroupSymmetric(n),
+            _ => return Err(here("per_group_symmetric needs group_size, 1 or more")),
+        },
         "fixed" => {
             let (Some(scale), Some(zero_point)) = (e.scale, e.zero_point) else {
                 return Err(here("fixed needs scale and zero_point"));
@@ -278,7 +286,8 @@ fn resolve_scheme(
             Scheme::Derived { from: e.from.clone().ok_or_else(|| here("derived needs from = [capture, capture]"))? }
         }
         other => {
-            let known = "per_tensor_affine, per_tensor_symmetric, per_channel_symmetric, fixed or derived";
+            let known =
+                "per_tensor_affine, per_tensor_symmetric, per_channel_symmetric, per_group_symmetric, fixed or derived";
             return Err(at.error(e.scheme.span().start, format!("'{other}': expected {known}")));
         }
     })

@@ -173,7 +173,7 @@ type Grouped = (Vec<Group>, IndexMap<(NodeId, SpecId), GroupId>);
 /// Sites of the units, joined where a pattern shares them.
 pub(crate) fn group(g: &Graph, specs: &[Spec], units: &[Unit]) -> Grouped {
     let mut sites = Sites { index: IndexMap::new(), parent: vec![] };
-    let plain = |s: SpecId| !matches!(specs[s].scheme, Scheme::PerChannelSymmetric | Scheme::Derived { .. });
+    let plain = |s: SpecId| !specs[s].of_weights() && !matches!(specs[s].scheme, Scheme::Derived { .. });
     let mut again = vec![false; g.len()];
     for u in units {
         let mut first: Option<usize> = None;

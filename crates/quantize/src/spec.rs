@@ -18,6 +18,8 @@ pub enum Scheme {
     Symmetric,
     /// A scale for each output channel, zero point 0, from a constant's range.
     PerChannelSymmetric,
+    /// A scale for each run of so many elements along a constant's last axis, zero point 0.
+    PerGroupSymmetric(usize),
     /// Given numbers.
     Fixed {
         /// Scale.
@@ -124,7 +126,7 @@ impl Spec {
     /// The scheme of the scale's formula.
     pub fn qscheme(&self) -> QScheme {
         match self.scheme {
-            Scheme::Symmetric | Scheme::PerChannelSymmetric => QScheme::Symmetric,
+            Scheme::Symmetric | Scheme::PerChannelSymmetric | Scheme::PerGroupSymmetric(_) => QScheme::Symmetric,
             _ => QScheme::Affine,
         }
     }
@@ -134,6 +136,11 @@ impl Spec {
         matches!(self.scheme, Scheme::Affine | Scheme::Symmetric)
     }
 
+    /// Whether it is for constants, which have many scales.
+    pub fn of_weights(&self) -> bool {
+        matches!(self.scheme, Scheme::PerChannelSymmetric | Scheme::PerGroupSymmetric(_))
+    }
+
     /// A short description: `u8[0, 255] affine, histogram`.
     pub fn describe(&self) -> String {
         let QRange { dtype, min, max } = self.range;
@@ -141,10 +148,16 @@ impl Spec {
         match &self.scheme {
             Scheme::Affine => format!("{dtype}[{min}, {max}] affine, {observer}"),
             Scheme::Symmetric => format!("{dtype}[{min}, {max}] symmetric, {observer}"),
-            Scheme::PerChannelSymmetric => match self.observer {
-                ObserverKind::Minmax => format!("{dtype}[{min}, {max}] symmetric per channel"),
-                _ => format!("{dtype}[{min}, {max}] symmetric per channel, {observer}"),
-            },
+            Scheme::PerChannelSymmetric | Scheme::PerGroupSymmetric(_) => {
+                let of = match self.scheme {
+                    Scheme::PerGroupSymmetric(n) => format!("group of {n}"),
+                    _ => "channel".into(),
+                };
+                match self.observer {
+                    ObserverKind::Minmax => format!("{dtype}[{min}, {max}] symmetric per {of}"),
+                    _ => format!("{dtype}[{min}, {max}] symmetric per {of}, {observer}"),
+                }
+            }
             Scheme::Fixed { scale, zero_point } => {
                 format!("{dtype}[{min}, {max}] scale {scale}, zero point {zero_point}")
             }
@@ -153,16 +166,20 @@ impl Spec {
     }
 }
 
-/// The element type that a file names: XNNPACK's codes (`u8`, `s8`, `s16`, `s32`).
-pub(crate) fn dtype_code(name: &str) -> Option<DType> {
-    match name {
-        "u8" => Some(DType::U8),
-        "s8" => Some(DType::I8),
-        "u16" => Some(DType::U16),
-        "s16" => Some(DType::I16),
-        "s32" => Some(DType::I32),
-        _ => None,
-    }
+/// The integers that a file names: XNNPACK's codes. Four bits are stored in eight.
+pub(crate) fn dtype_code(name: &str) -> Option<QRange> {
+    let (dtype, range) = match name {
+        "s4" => (DType::I8, Some((-8, 7))),
+        "u4" => (DType::U8, Some((0, 15))),
+        "u8" => (DType::U8, None),
+        "s8" => (DType::I8, None),
+        "u16" => (DType::U16, None),
+        "s16" => (DType::I16, None),
+        "s32" => (DType::I32, None),
+        _ => return None,
+    };
+    let (min, max) = range.or(dtype.int_range())?;
+    Some(QRange { dtype, min, max })
 }
 
 /// The least scale that a file names: `torch` for 2^-12, `f32` for 2^-23, or a number.

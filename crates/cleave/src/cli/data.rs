@@ -30,6 +30,12 @@ pub struct ImageArgs {
 }
 
 impl ImageArgs {
+    /// Whether anything is asked for.
+    pub fn given(&self) -> bool {
+        let numbers = self.resize.is_some() || self.crop.is_some() || !self.mean.is_empty() || !self.std.is_empty();
+        numbers || self.layout.is_some()
+    }
+
     /// The options that the formats crate takes.
     pub fn options(&self) -> ImageOptions {
         ImageOptions {

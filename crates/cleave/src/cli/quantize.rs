@@ -84,6 +84,9 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     for path in [Some(&a.output), a.save_stats.as_ref()].into_iter().flatten() {
         cleave_formats::atomic::check_writable(path)?;
     }
+    if a.calib.is_none() && a.images.given() {
+        return Err(Error::other("options for images are for --calib DATA; there is none"));
+    }
     let export = cleave_formats::read(&a.model)?;
     let read = start.elapsed().as_secs_f64();
     let data = a.calib.as_ref().map(|calib| open(calib, &export, &a.images)).transpose()?;

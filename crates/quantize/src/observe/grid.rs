@@ -274,6 +274,27 @@ mod tests {
     }
 
     #[test]
+    fn what_observing_cannot_lead_to_is_not_valid() {
+        let good = seen(&[&[0.0, 1.5, -3.0]]);
+        assert!(good.is_valid() && GridHistogram::default().is_valid());
+        let with = |f: &dyn Fn(&mut GridHistogram)| {
+            let mut h = good.clone();
+            f(&mut h);
+            h.is_valid()
+        };
+        assert!(!with(&|h| h.bins.truncate(7)));
+        assert!(!with(&|h| h.bins.push(0)));
+        assert!(!with(&|h| h.bins[5] = u64::MAX));
+        assert!(!with(&|h| h.bins[5] = 1 << 60));
+        assert!(!with(&|h| h.zeros = 2));
+        assert!(!with(&|h| h.exponent = 500));
+        assert!(!with(&|h| h.exponent = i32::MIN));
+        assert!(!with(&|h| h.max = 1e30));
+        assert!(!with(&|h| h.min = f32::NAN));
+        assert!(!with(&|h| h.bins.fill(0)));
+    }
+
+    #[test]
     fn magnitudes_of_all_sizes_fit() {
         for m in [0.0, f32::MIN_POSITIVE, 1e-30, 1.0, 2047.9, 2048.0, 1e20, f32::MAX] {
             for v in [m, -m] {
