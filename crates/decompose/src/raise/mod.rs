@@ -20,7 +20,7 @@ use crate::functional::{functionalize, resolve_sizes};
 use cleave_ir::graph::{Graph, Node};
 use cleave_ir::subgraph::take_branches;
 use cleave_ir::transform;
-use cleave_ir::{Levels, Value, verify};
+use cleave_ir::{Class, Levels, NodeId, Value, verify};
 pub use cleave_rewrite::Trace;
 use cleave_rewrite::{AdmitFn, Alternatives, Bound, Pattern, Rule};
 use indexmap::IndexMap;
@@ -113,7 +113,10 @@ pub fn raise_for(src: &Graph, patterns: &[&Pattern]) -> Result<(Graph, Trace)> {
     let mut named: IndexMap<&str, &str> = IndexMap::new();
     for p in patterns {
         for m in g.ids().filter_map(|id| p.match_at(&g, id).ok()) {
-            named.extend(p.named_nodes(&m).into_iter().map(|n| (g.node(n).name.as_str(), p.text())));
+            // It is the arithmetic that a fold takes away.
+            let arithmetic = |n: &NodeId| g.node(*n).op().is_some_and(|o| o.class == Class::Pointwise);
+            let nodes = p.named_nodes(&m).into_iter().filter(arithmetic);
+            named.extend(nodes.map(|n| (g.node(n).name.as_str(), p.text())));
         }
     }
     raise_admitted(src, &ALL, &|r, n| match named.get(n.name.as_str()).filter(|_| folds(r)) {
