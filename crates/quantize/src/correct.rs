@@ -87,6 +87,8 @@ struct Exact {
 }
 
 const STEP: f64 = 1.0 / (1u64 << 40) as f64;
+/// Most steps that one element counts: 2⁶⁰, so that a sum of 2²⁶ elements is exact.
+const MOST: i128 = 1 << 100;
 
 impl Exact {
     fn add(&mut self, more: i128) {
@@ -114,16 +116,17 @@ impl ChannelSums {
         ChannelSums { layer: g.node(l.id).name.clone(), sums: vec![Exact::default(); l.channels], count: 0 }
     }
 
-    /// Adds a value with its channels on this dimension; what is not finite does not count as anything.
+    /// Adds a value with its channels on this dimension; what is not finite counts as 0.
     pub(crate) fn add(&mut self, t: &Tensor, axis: usize) {
         let (x, n) = (t.to_f32(), self.sums.len().max(1));
         if t.shape().get(axis) != Some(&n) {
             return;
         }
         let inner: usize = t.shape()[axis + 1..].iter().product();
-        let fixed = |v: &f32| (f64::from(*v) / STEP) as i64;
+        let finite = |v: &&f32| v.is_finite();
+        let fixed = |v: &f32| ((f64::from(*v) / STEP) as i128).clamp(-MOST, MOST);
         for (i, row) in x.chunks(inner.max(1)).enumerate() {
-            self.sums[i % n].add(row.iter().map(|v| i128::from(fixed(v))).sum());
+            self.sums[i % n].add(row.iter().filter(finite).map(fixed).fold(0, i128::saturating_add));
         }
         self.count += (x.len() / n) as u64;
     }
@@ -166,4 +169,30 @@ pub fn correct_biases(p: &Prepared, quantized: &Graph, stats: &Statistics) -> Op
         }
     }
     Some((corrected, count)).filter(|(_, n)| *n > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_do_not_depend_on_the_order() {
+        let empty = || ChannelSums { layer: "c".into(), sums: vec![Exact::default(); 2], count: 0 };
+        let parts = [
+            Tensor::new::<f32>(&[2, 2, 2], vec![0.1, 1e9, -3.0, f32::INFINITY, 1e-3, -0.7, f32::NAN, 2.5]),
+            Tensor::new::<f32>(&[1, 2, 2], vec![-1e9, 0.25, f32::NEG_INFINITY, 0.5]),
+        ];
+        let (mut forth, mut back, mut merged) = (empty(), empty(), empty());
+        parts.iter().for_each(|t| forth.add(t, 1));
+        parts.iter().rev().for_each(|t| back.add(t, 1));
+        for t in &parts {
+            let mut one = empty();
+            one.add(t, 1);
+            merged.merge(&one);
+        }
+        assert!(forth == back && forth == merged);
+        assert_eq!(forth.count, 6);
+        let want = [(0.1 + 1e-3 - 0.7 + 0.25) / 6.0, (-3.0 + 2.5 + 0.5) / 6.0];
+        assert!((0..2).all(|c| (forth.mean(c) - want[c]).abs() < 1e-8), "{} {}", forth.mean(0), forth.mean(1));
+    }
 }
