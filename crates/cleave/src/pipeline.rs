@@ -333,6 +333,7 @@ pub fn finish(
     clock.lap("check");
     let better = corrects_biases.then(|| cleave_quantize::correct_biases(&prepared, &converted.graph, &statistics));
     if let Some((other, biases)) = better.flatten() {
+        let what = if biases == 1 { "1 bias".into() } else { format!("{biases} biases") };
         let mut other = cleave_quantize::convert(&other, &statistics)?;
         let after = match samples {
             Some(samples) => check(&prepared, &other.graph, &mut evaluator, samples, settings)?,
@@ -341,13 +342,14 @@ pub fn finish(
         let (was, is) = (checked.mean_sqnr(), after.mean_sqnr());
         // Where nothing is checked, what usually helps is done.
         if samples.is_none() || is > was {
-            let what = if biases == 1 { "1 bias".into() } else { format!("{biases} biases") };
             other.plan.notes.push(format!("{what} corrected for what rounding the weights does on average"));
             (converted, checked) = (other, Check { corrected: samples.map(|_| [was, is]), ..after });
+        } else {
+            converted.plan.notes.push(format!(
+                "{what} left as they are: corrected for what rounding the weights does, outputs go from {was:.1} to {is:.1} dB"
+            ));
         }
         clock.lap("correct");
-    } else if corrects_biases {
-        converted.plan.notes.push("biases are not corrected: that takes samples beside the statistics".into());
     }
     Ok(Quantized { raised, annotations, prepared, statistics, converted, check: checked, seconds: clock.laps })
 }
