@@ -96,7 +96,7 @@ pub static LAYER_NORM_SPELLED: RuleDef = RuleDef {
         "div(c:sub(x, m), pow(add(v, eps), 0.5))",
     ],
     any: &[],
-    conditions: &["scalar(eps)"],
+    conditions: &["scalar(eps)", "not scalar(v)"],
     build: spelled,
     example: (
         "graph(%x: f32[2, 4]) {
@@ -238,6 +238,7 @@ pub static LAYER_NORM_MOMENTS: RuleDef = RuleDef {
         "mul(c:sub(x, m), rsqrt(add(sub(q, s), eps)))",
         "mul(c:sub(x, m), reciprocal(sqrt(add(sub(q, s), eps))))",
     ],
+    conditions: &["scalar(eps)"],
     ..LAYER_NORM_SPELLED
 };
 
