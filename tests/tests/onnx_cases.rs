@@ -9,8 +9,8 @@
 use cleave::backend::Backend;
 use cleave::conformance::{Case, CaseResult, Status, find_cases, run_case};
 use cleave_runtime::Options;
-use cleave_tests::fixture;
-use globset::{Glob, GlobSet, GlobSetBuilder};
+use cleave_tests::{fixture, globs};
+use globset::GlobSet;
 use serde::Deserialize;
 use std::io::{Cursor, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -39,14 +39,6 @@ struct Refused {
 struct Differs {
     cases: Vec<String>,
     why: String,
-}
-
-fn globs<'a>(patterns: impl IntoIterator<Item = &'a str>) -> GlobSet {
-    let mut set = GlobSetBuilder::new();
-    for p in patterns {
-        set.add(Glob::new(p).unwrap());
-    }
-    set.build().unwrap()
 }
 
 fn run(case: &Case, backend: &str) -> CaseResult {

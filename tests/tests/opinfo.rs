@@ -11,8 +11,8 @@ use cleave::conformance::{Case, Status, find_cases, run_case};
 use cleave_decompose::{Table, decompose};
 use cleave_ir::Graph;
 use cleave_runtime::Options;
-use cleave_tests::fixture;
-use globset::{Glob, GlobSet, GlobSetBuilder};
+use cleave_tests::{fixture, globs};
+use globset::GlobSet;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -39,14 +39,6 @@ struct Known {
     cases: Vec<String>,
     stages: Vec<String>,
     why: String,
-}
-
-fn globs<'a>(patterns: impl IntoIterator<Item = &'a str>) -> GlobSet {
-    let mut set = GlobSetBuilder::new();
-    for p in patterns {
-        set.add(Glob::new(p).unwrap());
-    }
-    set.build().unwrap()
 }
 
 /// Why a stage of a case does not hold.

@@ -2,32 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails panics")]
 
+mod common;
+
 use cleave::pipeline::{self, Settings};
 use cleave_formats::npy;
 use cleave_ir::Tensor;
 use cleave_quantize::ObserverKind;
-use serde_json::Value;
+use common::{cleave, json};
 use std::path::Path;
-use std::process::{Command, Output};
 
 const SAMPLES: usize = 19;
 
-fn cleave(dir: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_cleave")).current_dir(dir).args(args).output().unwrap()
-}
-
-fn json(dir: &Path, args: &[&str]) -> Value {
-    let out = cleave(dir, &[args, &["--json"]].concat());
-    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    serde_json::from_slice(&out.stdout).unwrap()
-}
-
 /// The error line of a command that must fail with status 1 and leave no file `out`.
 fn error(dir: &Path, args: &[&str]) -> String {
-    let out = cleave(dir, args);
-    let text = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert_eq!(out.status.code(), Some(1), "{args:?}: {text}");
-    assert!(text.starts_with("error: ") && text.trim_end().lines().count() == 1, "{args:?}: {text}");
+    let text = common::error(dir, args);
     let left: Vec<_> = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name()).collect();
     let is_out =
         |n: &std::ffi::OsString| n.to_string_lossy().starts_with("out.") || n.to_string_lossy().ends_with(".part");

@@ -2,33 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails panics")]
 
+mod common;
+
 use cleave_formats::npy;
 use cleave_ir::Tensor;
+use common::{cleave, error, json};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures").join(name)
-}
-
-fn cleave(dir: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_cleave")).current_dir(dir).args(args).output().unwrap()
-}
-
-fn json(dir: &Path, args: &[&str]) -> Value {
-    let out = cleave(dir, &[args, &["--json"]].concat());
-    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    serde_json::from_slice(&out.stdout).unwrap()
-}
-
-/// The error line of a command that must fail with status 1.
-fn error(dir: &Path, args: &[&str]) -> String {
-    let out = cleave(dir, args);
-    let text = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert_eq!(out.status.code(), Some(1), "{args:?}: {text}");
-    assert!(text.starts_with("error: ") && text.trim_end().lines().count() == 1, "{args:?}: {text}");
-    text
 }
 
 /// A folder with the tiny model, calibration data, and data that do not fit.
