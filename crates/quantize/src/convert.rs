@@ -5,7 +5,7 @@
 
 use crate::calibrate::Statistics;
 use crate::error::Result;
-use crate::fold::clean;
+use crate::fold::free_in;
 use crate::notes;
 use crate::plan::{Plan, QParamsRow, Status};
 use crate::prepare::Prepared;
@@ -234,7 +234,7 @@ impl<'a> Converter<'a> {
             Some(t) => {
                 let t = weights::quantize_constant(t, p, range, self.p.divides);
                 let target = format!("{}_q", self.p.graph.node(value).target);
-                self.b.constant(&self.free(&target), ConstKind::Param, t).id()
+                self.b.constant(&free_in(&self.p.graph, &target), ConstKind::Param, t).id()
             }
             None => {
                 let from = match self.outputs.get(&value).copied().filter(|o| *o != spec) {
@@ -271,21 +271,13 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// A name that no node or constant of the source has, so that they keep theirs.
-    fn free(&self, wish: &str) -> String {
-        let g = &self.p.graph;
-        let taken = |n: &String| g.constants.contains_key(n) || g.find(&clean(n)).is_some();
-        let others = (1..).map(|n| format!("{wish}_{n}"));
-        std::iter::once(wish.to_string()).chain(others).find(|n| !taken(n)).expect("invariant: names are endless")
-    }
-
     fn call(&self, name: &str, args: Vec<Arg>, node: &str) -> NodeId {
         self.called(&format!("{NAMESPACE}{name}"), args, node)
     }
 
     fn called(&self, name: &str, args: Vec<Arg>, node: &str) -> NodeId {
         match op::find(name) {
-            Ok(o) => self.b.call_op(o, args, Some(&self.free(node))).id(),
+            Ok(o) => self.b.call_op(o, args, Some(&free_in(&self.p.graph, node))).id(),
             Err(e) => {
                 self.b.fail(e);
                 NodeId::end()
@@ -360,7 +352,9 @@ impl<'a> Converter<'a> {
 
     fn channels(&self, target: &str, q: Tensor, scales: &[f32]) -> Channels {
         let n = [scales.len()];
-        let put = |what: &str, kind, t: Tensor| self.b.constant(&self.free(&format!("{target}_{what}")), kind, t).id();
+        let put = |what: &str, kind, t: Tensor| {
+            self.b.constant(&free_in(&self.p.graph, &format!("{target}_{what}")), kind, t).id()
+        };
         Channels {
             q: put("q", ConstKind::Param, q),
             scales: put("scale", ConstKind::Buffer, Tensor::new(&n, scales.to_vec())),
@@ -411,7 +405,7 @@ impl<'a> Converter<'a> {
         let range = self.p.specs[spec].range;
         let out_dtype = self.out_dtype(value);
         if let [scale] = q.scales.as_slice() {
-            let id = self.b.constant(&self.free(&format!("{target}_q")), ConstKind::Param, q.q).id();
+            let id = self.b.constant(&free_in(&self.p.graph, &format!("{target}_q")), ConstKind::Param, q.q).id();
             let mut args = scalar_args(id, QParams { scale: *scale, zero_point: 0 }, range);
             args.push(out_dtype);
             return Some(self.call("dequantize_per_tensor", args, &name));

@@ -18,6 +18,7 @@ mod show;
 mod test;
 
 use crate::error::{Error, Result};
+use crate::stage::Model;
 use clap::{Parser, Subcommand};
 use cleave_kernels::Isa;
 use cleave_runtime::Options;
@@ -99,6 +100,36 @@ pub fn main() -> ExitCode {
             let _ = writeln!(std::io::stderr(), "error: {e}");
             ExitCode::from(1)
         }
+    }
+}
+
+/// By what a command quantizes, and which units.
+#[derive(clap::Args, Debug, Clone)]
+struct Choice {
+    /// The quantizer, a built-in name or a file; a further one takes what those before left
+    /// [default: cpu, or as the output's name asks: onnx for .onnx, xnnpack for .pt2].
+    #[arg(long, value_name = "NAME|FILE")]
+    quantizer: Vec<String>,
+    /// Leave these nodes in float: an op, node, module glob or pattern.
+    #[arg(long, value_name = "SELECTOR")]
+    float: Vec<String>,
+    /// Quantize these units and no others: an op, node, module glob or pattern.
+    #[arg(long, value_name = "SELECTOR")]
+    only: Vec<String>,
+}
+
+impl Choice {
+    fn quantizer(&self, default: &str) -> String {
+        if self.quantizer.is_empty() { default.into() } else { self.quantizer.join(",") }
+    }
+
+    fn is_given(&self) -> bool {
+        !(self.quantizer.is_empty() && self.float.is_empty() && self.only.is_empty())
+    }
+
+    /// The model, to be annotated so.
+    fn of(&self, model: Model) -> Model {
+        model.with_quantizer(&self.quantizer("cpu"), &self.float).with_only(&self.only)
     }
 }
 
