@@ -15,6 +15,7 @@ mod patterns;
 mod quantize;
 mod run;
 mod show;
+mod snapshot;
 mod test;
 
 use crate::error::{Error, Result};
@@ -59,6 +60,8 @@ enum Command {
     Ops(lists::OpsArgs),
     /// List quantizers and their patterns, or check a quantizer file.
     Patterns(patterns::Args),
+    /// Keep a model's annotated graph under test as a text file.
+    Snapshot(snapshot::Args),
     /// Run a model on arrays and write its outputs.
     Run(run::Args),
     /// Compare two models on data: signal to noise, cosine, top-1.
@@ -85,6 +88,7 @@ pub fn main() -> ExitCode {
         Command::Tables(a) => lists::tables(a, &mut out),
         Command::Ops(a) => lists::ops(a, &mut out),
         Command::Patterns(a) => patterns::run(a, &mut out),
+        Command::Snapshot(a) => snapshot::run(a, &mut out),
         Command::Run(a) => run::run(a, &mut out),
         Command::Compare(a) => compare::run(a, &mut out),
         Command::Test(a) => test::run(a, &mut out),
