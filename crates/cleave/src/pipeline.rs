@@ -331,6 +331,8 @@ pub fn finish(
         None => Check::default(),
     };
     clock.lap("check");
+    // What rounding does on average is known where inputs have been seen.
+    let corrects_biases = corrects_biases && statistics.samples > 0;
     let better = corrects_biases.then(|| cleave_quantize::correct_biases(&prepared, &converted.graph, &statistics));
     if let Some((other, biases)) = better.flatten() {
         let what = if biases == 1 { "1 bias".into() } else { format!("{biases} biases") };

@@ -4,7 +4,7 @@ use crate::error::{QuantizeError, Result};
 use crate::quantizer::{BUILT_IN, Override, PatternTest, TomlQuantizer, UnitPattern};
 use crate::select::Selector;
 use crate::spec::{self, LEAST_SCALE, ObserverKind, Scheme, Spec, SpecId};
-use cleave_numerics::{DType, QRange};
+use cleave_numerics::{DType, QRange, QScheme};
 use cleave_rewrite::{Alternatives, Pattern};
 use indexmap::IndexMap;
 use serde::Deserialize;
@@ -82,6 +82,8 @@ struct SpecEntry {
     zero_point: Option<i32>,
     from: Option<[String; 2]>,
     group_size: Option<usize>,
+    #[serde(default)]
+    dynamic: bool,
 }
 
 #[derive(Deserialize)]
@@ -236,7 +238,10 @@ fn resolve_spec(at: &Place<'_>, name: &str, entry: &Spanned<SpecEntry>) -> Resul
             QRange { min, max, ..whole }
         }
     };
-    let scheme = resolve_scheme(at, e, range, &here)?;
+    let scheme = match resolve_scheme(at, e, range, &here)? {
+        s if !e.dynamic => s,
+        s => dynamic(&s, e, range).map_err(here)?,
+    };
     let fixed_or_derived = (matches!(scheme, Scheme::Fixed { .. }), matches!(scheme, Scheme::Derived { .. }));
     let grouped = matches!(scheme, Scheme::PerGroupSymmetric(_));
     let used = (fixed_or_derived.0, fixed_or_derived.1, !fixed_or_derived.0 && !fixed_or_derived.1);
@@ -293,6 +298,21 @@ fn resolve_scheme(
     })
 }
 
+/// A scheme whose numbers are computed as the model runs.
+fn dynamic(scheme: &Scheme, e: &SpecEntry, range: QRange) -> std::result::Result<Scheme, &'static str> {
+    if e.observer.is_some() {
+        return Err("a dynamic spec observes nothing: its scale is computed as the model runs");
+    }
+    if !matches!(range.dtype, DType::U8 | DType::I8) {
+        return Err("a dynamic spec is u8 or s8");
+    }
+    match scheme {
+        Scheme::Affine => Ok(Scheme::Dynamic(QScheme::Affine)),
+        Scheme::Symmetric => Ok(Scheme::Dynamic(QScheme::Symmetric)),
+        _ => Err("a dynamic spec is per_tensor_affine or per_tensor_symmetric"),
+    }
+}
+
 fn resolve_eps(at: &Place<'_>, e: &SpecEntry) -> Result<f32> {
     let Some((eps, start)) = e.eps.as_ref().map(|s| (s.get_ref(), s.span().start)) else { return Ok(LEAST_SCALE) };
     match eps {
@@ -328,7 +348,7 @@ fn resolve_pattern(at: &Place<'_>, specs: &[Spec], shared: &Names, e: &PatternEn
     if let (Some(o), Some(id)) = (&e.output, output)
         && !(specs[id].observed() || matches!(specs[id].scheme, Scheme::Fixed { .. }))
     {
-        return Err(at.error(o.span().start, "a result needs a per-tensor or fixed spec"));
+        return Err(at.error(o.span().start, "a result needs a per-tensor or fixed spec that is not dynamic"));
     }
     let name_at = e.name.span().start;
     let quantizes = !inputs.is_empty() || output.is_some() || !e.share.is_empty();
@@ -387,6 +407,7 @@ fn resolve_inputs(
             let why = format!("'{}' is derived from '{missing}', which this pattern does not quantize", s.get_ref());
             return Err(at.error(s.span().start, why));
         }
+        check_dynamic(specs, e, capture, id).map_err(|why| at.error(s.span().start, why))?;
         inputs.insert(capture.clone(), id);
     }
     for s in e.share.iter().filter(|s| *s.get_ref() != "output") {
@@ -398,6 +419,21 @@ fn resolve_inputs(
         [alone] => Err(at.error(alone.span().start, "sharing takes two")),
         _ => Ok(inputs),
     }
+}
+
+/// What a dynamic spec has no scale for before the model runs: biases that are derived from it, and sharing.
+fn check_dynamic(specs: &[Spec], e: &PatternEntry, capture: &str, id: SpecId) -> std::result::Result<(), String> {
+    let dynamic = |id: SpecId| matches!(specs[id].scheme, Scheme::Dynamic(_));
+    let of = |capture: &String| e.inputs.get(capture).and_then(|s| specs.iter().position(|k| k.name == *s.get_ref()));
+    if let Scheme::Derived { from } = &specs[id].scheme
+        && let Some(x) = from.iter().find(|f| of(f).is_some_and(dynamic))
+    {
+        return Err(format!("the scale of '{x}' is not known before the model runs: leave the bias float"));
+    }
+    if dynamic(id) && e.share.iter().any(|s| s.get_ref() == capture) {
+        return Err(format!("'{capture}' is dynamic: its scale is its own and cannot be shared"));
+    }
+    Ok(())
 }
 
 fn resolve_override(at: &Place<'_>, specs: &[Spec], e: &OverrideEntry) -> Result<Override> {

@@ -51,7 +51,9 @@ fn outputs(p: &Prepared, dropped: &mut [Option<String>]) -> Vec<Option<SpecId>> 
             continue;
         }
         outputs[n] = u.output.filter(|_| !excluded && !unread);
-        u.inputs.iter().for_each(|i| read[i.value.index()] = true);
+        // Levels that are computed as the model runs are computed of floats.
+        let own = |s: SpecId| matches!(p.specs[s].scheme, Scheme::Dynamic(_));
+        u.inputs.iter().filter(|i| !own(i.spec)).for_each(|i| read[i.value.index()] = true);
     }
     outputs
 }

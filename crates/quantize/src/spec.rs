@@ -20,6 +20,8 @@ pub enum Scheme {
     PerChannelSymmetric,
     /// A scale for each run of so many elements along a constant's last axis, zero point 0.
     PerGroupSymmetric(usize),
+    /// One scale for the values that a tensor has, computed as the model runs.
+    Dynamic(QScheme),
     /// Given numbers.
     Fixed {
         /// Scale.
@@ -126,6 +128,7 @@ impl Spec {
     /// The scheme of the scale's formula.
     pub fn qscheme(&self) -> QScheme {
         match self.scheme {
+            Scheme::Dynamic(scheme) => scheme,
             Scheme::Symmetric | Scheme::PerChannelSymmetric | Scheme::PerGroupSymmetric(_) => QScheme::Symmetric,
             _ => QScheme::Affine,
         }
@@ -148,6 +151,8 @@ impl Spec {
         match &self.scheme {
             Scheme::Affine => format!("{dtype}[{min}, {max}] affine, {observer}"),
             Scheme::Symmetric => format!("{dtype}[{min}, {max}] symmetric, {observer}"),
+            Scheme::Dynamic(QScheme::Affine) => format!("{dtype}[{min}, {max}] affine, dynamic"),
+            Scheme::Dynamic(QScheme::Symmetric) => format!("{dtype}[{min}, {max}] symmetric, dynamic"),
             Scheme::PerChannelSymmetric | Scheme::PerGroupSymmetric(_) => {
                 let of = match self.scheme {
                     Scheme::PerGroupSymmetric(n) => format!("group of {n}"),

@@ -6,8 +6,8 @@ use crate::atomic;
 use crate::error::{FormatError, Problems, Result};
 use crate::onnx::METADATA_PREFIX;
 use crate::onnx::proto::{
-    DimensionProto, DimensionValue, GraphProto, ModelProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
-    TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
+    DimensionProto, DimensionValue, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto,
+    TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
 };
 use crate::onnx::tensor::{code_of, proto_of};
 use cleave_ir::{Dim, Graph, Kind, Meta, Tensor};
@@ -142,7 +142,7 @@ fn parts(path: &Path, g: &Graph) -> Result<(ModelProto, IndexMap<String, Tensor>
     }
     problems.finish(path)?;
     let outputs = results(&mut w).map_err(|why| FormatError::malformed(path, why))?;
-    let used: BTreeSet<String> = w.nodes.iter().flat_map(|n| n.input.iter().cloned()).collect();
+    let used = prune(&mut w.nodes, outputs.iter().map(|o| o.name.clone()).collect());
     w.constants.retain(|k, _| used.contains(k));
     let ids = g.placeholders();
     let input = ids.iter().zip(&g.input_names).map(|(id, name)| info(name, &g.node(*id).meta)).collect();
@@ -163,6 +163,22 @@ fn parts(path: &Path, g: &Graph) -> Result<(ModelProto, IndexMap<String, Tensor>
         ..ModelProto::default()
     };
     Ok((model, w.constants))
+}
+
+/// Leaves out calls that nothing reads: integer products take what stands before a dequantize. Gives the names of all
+/// values that are read.
+fn prune(nodes: &mut Vec<NodeProto>, results: BTreeSet<String>) -> BTreeSet<String> {
+    let mut used = results;
+    nodes.reverse();
+    nodes.retain(|n| {
+        let read = n.output.iter().any(|o| used.contains(o));
+        if read {
+            used.extend(n.input.iter().cloned());
+        }
+        read
+    });
+    nodes.reverse();
+    used
 }
 
 /// The lowest operator set that has all ops; those that none has are noted.
