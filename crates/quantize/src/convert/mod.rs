@@ -7,11 +7,12 @@ mod constants;
 mod dynamic;
 
 use crate::calibrate::Statistics;
+use crate::check;
 use crate::error::Result;
 use crate::fold::clean;
 use crate::notes;
 use crate::plan::{Plan, QParamsRow, Status};
-use crate::prepare::Prepared;
+use crate::prepare::{GroupId, Prepared};
 use crate::settle::{self, Settled};
 use crate::spec::{Scheme, SpecId};
 use crate::weights;
@@ -75,6 +76,8 @@ struct Converter<'a> {
     /// Values that are quantized by a scale that is computed.
     computed: IndexMap<(NodeId, SpecId), Computed>,
     weights: IndexMap<WeightKey, (Channels, Vec<f32>)>,
+    /// The groups of quantizes and dequantizes, by their names.
+    members: IndexMap<String, GroupId>,
     /// Least scales of weights, so that the biases beside them fit.
     floors: IndexMap<WeightKey, Vec<f32>>,
     notes: Vec<String>,
@@ -83,7 +86,8 @@ struct Converter<'a> {
 /// Converts a calibrated graph.
 ///
 /// # Errors
-/// Statistics that do not belong to it.
+/// Statistics that do not belong to it. [`QuantizeError::Invariant`](crate::QuantizeError::Invariant) if the result
+/// contradicts itself.
 pub fn convert(p: &Prepared, stats: &Statistics) -> Result<Converted> {
     let observed = stats.of_groups(p)?;
     let settled = settle::settle(p, &observed);
@@ -99,7 +103,9 @@ pub fn convert(p: &Prepared, stats: &Statistics) -> Result<Converted> {
     if p.divides {
         graph.metadata.insert("quantize".into(), "divide".into());
     }
-    Ok(Converted { graph: transform::prune(&graph), plan: plan(p, &settled, notes) })
+    let graph = transform::prune(&graph);
+    check::check(&graph, &c.members)?;
+    Ok(Converted { graph, plan: plan(p, &settled, notes) })
 }
 
 impl<'a> Converter<'a> {
@@ -129,6 +135,7 @@ impl<'a> Converter<'a> {
             quantized: IndexMap::new(),
             computed: IndexMap::new(),
             weights: IndexMap::new(),
+            members: IndexMap::new(),
             floors: IndexMap::new(),
             notes: vec![],
         };
@@ -265,7 +272,9 @@ impl<'a> Converter<'a> {
                     }
                     None => self.map[value.index()],
                 };
-                self.call("quantize_per_tensor", scalar_args(from, p, range), &name)
+                let q = self.call("quantize_per_tensor", scalar_args(from, p, range), &name);
+                self.note_member(q, value, spec);
+                q
             }
         };
         self.quantized.insert((value, spec), q);
@@ -277,7 +286,15 @@ impl<'a> Converter<'a> {
         let mut args = scalar_args(q, p, self.p.specs[spec].range);
         args.push(self.out_dtype(value));
         let name = format!("{}_dq", self.p.graph.node(value).name);
-        self.call("dequantize_per_tensor", args, &name)
+        let dq = self.call("dequantize_per_tensor", args, &name);
+        self.note_member(dq, value, spec);
+        dq
+    }
+
+    /// Remembers to which group a quantize or dequantize belongs.
+    fn note_member(&mut self, id: NodeId, value: NodeId, spec: SpecId) {
+        let name = self.b.edit(|g| g.node(id).name.clone());
+        self.members.extend(self.p.sites.get(&(value, spec)).map(|group| (name, *group)));
     }
 
     /// The element type of a value, where it is not f32.
