@@ -75,8 +75,11 @@ fn dequantized(g: &Graph, a: &Arg) -> Option<Vec<f32>> {
     };
     let inner: usize = q.shape().get(axis + 1..)?.iter().product();
     let n = q.shape()[axis];
+    let zeros = constant("zero_points").map_or(vec![0; n], Tensor::to_i64);
+    let channel = |i: usize| i / inner.max(1) % n;
     let levels = q.to_i64();
-    Some(levels.iter().enumerate().map(|(i, v)| *v as f32 * scales[i / inner.max(1) % n]).collect())
+    let one = |(i, v): (usize, &i64)| (*v - zeros[channel(i)]) as f32 * scales[channel(i)];
+    Some(levels.iter().enumerate().map(one).collect())
 }
 
 /// A sum in fixed point, so that it does not depend on the order: multiples of 2⁻⁴⁰, in two halves.

@@ -221,7 +221,7 @@ fn collect(g: &Graph, specs: &[Spec], sites: &Sites, again: &[bool]) -> Grouped 
             groups.len() - 1
         });
         groups[id].values.push(value);
-        if specs[spec].observed() && g.constant(value).is_none() && !again[value.index()] {
+        if specs[spec].watched() && g.constant(value).is_none() && !again[value.index()] {
             groups[id].observed.push(value);
         }
         where_is.insert((value, spec), id);

@@ -33,7 +33,7 @@ impl Converter<'_> {
                     spec.name
                 ));
             }
-            let channels = self.channels(&target, w.q, &w.scales);
+            let channels = self.channels(&target, w.q, &w.scales, &w.zero_points);
             self.weights.insert(key.clone(), (channels, w.scales));
         }
         let channels = self.weights.get(&key)?.0;
@@ -62,7 +62,7 @@ impl Converter<'_> {
         let key = (node.target.clone(), spec, shape.len());
         let channels = match self.weights.get(&key) {
             Some((channels, _)) => *channels,
-            None => self.channels(&node.target, w.q, &w.scales),
+            None => self.channels(&node.target, w.q, &w.scales, &w.zero_points),
         };
         self.weights.insert(key, (channels, w.scales));
         let name = format!("{}_dq", node.name);
@@ -72,13 +72,17 @@ impl Converter<'_> {
         Some(self.called("aten.view", vec![dq.into(), sizes], &name))
     }
 
-    fn channels(&self, target: &str, q: Tensor, scales: &[f32]) -> Channels {
+    fn channels(&self, target: &str, q: Tensor, scales: &[f32], zero_points: &[i32]) -> Channels {
         let n = [scales.len()];
         let put = |what: &str, kind, t: Tensor| self.b.constant(&self.free(&format!("{target}_{what}")), kind, t).id();
         Channels {
             q: put("q", ConstKind::Param, q),
             scales: put("scale", ConstKind::Buffer, Tensor::new(&n, scales.to_vec())),
-            zero_points: put("zero_point", ConstKind::Buffer, Tensor::new(&n, vec![0i64; scales.len()])),
+            zero_points: put(
+                "zero_point",
+                ConstKind::Buffer,
+                Tensor::new(&n, zero_points.iter().map(|z| i64::from(*z)).collect()),
+            ),
         }
     }
 
@@ -100,11 +104,11 @@ impl Converter<'_> {
     pub(super) fn bias(&mut self, unit: usize, value: NodeId, spec: SpecId) -> Option<NodeId> {
         let beside = self.beside(unit, spec)?;
         let sw = match self.p.specs[beside.spec].scheme {
-            Scheme::PerChannelSymmetric => {
+            Scheme::PerChannelSymmetric | Scheme::PerChannelAffine => {
                 self.weights.get(&(beside.target.clone(), beside.spec, beside.axis))?.1.clone()
             }
             // An accumulator has one scale; a sum over groups has several.
-            Scheme::PerGroupSymmetric(_) => return None,
+            Scheme::PerGroupSymmetric(_) | Scheme::PerGroupAffine(_) => return None,
             _ => vec![self.qparams(beside.value, beside.spec).scale],
         };
         let node = self.p.graph.node(value);
@@ -130,7 +134,7 @@ impl Converter<'_> {
             args.push(out_dtype);
             return Some(self.call("dequantize_per_tensor", args, &name));
         }
-        let channels = self.channels(&target, q.q, &q.scales);
+        let channels = self.channels(&target, q.q, &q.scales, &vec![0; q.scales.len()]);
         Some(self.dequantize_channels(channels, 0, range, out_dtype, &name))
     }
 }

@@ -17,7 +17,7 @@ use crate::settle::{self, Settled};
 use crate::spec::{Scheme, SpecId};
 use crate::weights;
 use cleave_ir::{Arg, Builder, ConstKind, Graph, Meta, Node, NodeId, Tensor, op, transform};
-use cleave_numerics::{DType, QParams, QRange};
+use cleave_numerics::{DType, QParams, QRange, QScheme};
 use dynamic::Computed;
 use indexmap::{IndexMap, IndexSet};
 
@@ -171,7 +171,10 @@ impl<'a> Converter<'a> {
         let weight = self.p.graph.constant(w.value)?;
         let axis = self.p.graph.node(w.user).op().and_then(|o| o.weight_axis).unwrap_or(0);
         let widest = |r: QRange| i64::from(r.max) - i64::from(r.min);
-        let magnitude = |r: QRange| i64::from(r.max).abs().max(i64::from(r.min).abs());
+        let magnitude = |spec: SpecId| match (&self.p.specs[spec], self.p.specs[spec].range) {
+            (s, r) if s.qscheme() == QScheme::Affine => widest(r),
+            (_, r) => i64::from(r.max).abs().max(i64::from(r.min).abs()),
+        };
         Some(Beside {
             weight,
             target: &self.p.graph.node(w.value).target,
@@ -180,7 +183,7 @@ impl<'a> Converter<'a> {
             axis,
             sx: self.qparams(x.value, x.spec).scale,
             products: weight.len() / weight.shape().get(axis).copied().unwrap_or(1).max(1),
-            limit: widest(self.p.specs[x.spec].range) * magnitude(self.p.specs[w.spec].range),
+            limit: widest(self.p.specs[x.spec].range) * magnitude(w.spec),
         })
     }
 
@@ -219,8 +222,8 @@ impl<'a> Converter<'a> {
     fn operand(&mut self, place: Place, value: NodeId, plain: &mut IndexMap<NodeId, NodeId>) -> NodeId {
         if let Some(&(unit, spec)) = self.edges.get(&place) {
             let done = match self.p.specs[spec].scheme {
-                Scheme::PerChannelSymmetric => self.weight(place.0, value, spec),
-                Scheme::PerGroupSymmetric(group) => self.grouped(place.0, value, spec, group),
+                Scheme::PerChannelSymmetric | Scheme::PerChannelAffine => self.weight(place.0, value, spec),
+                Scheme::PerGroupSymmetric(n) | Scheme::PerGroupAffine(n) => self.grouped(place.0, value, spec, n),
                 Scheme::Derived { .. } => self.bias(unit, value, spec),
                 Scheme::Dynamic(scheme) => Some(self.dynamic(value, spec, scheme)),
                 _ => {
@@ -253,6 +256,11 @@ impl<'a> Converter<'a> {
         }
         let p = self.qparams(value, spec);
         let range = self.p.specs[spec].range;
+        if self.p.specs[spec].scheme == Scheme::Cast {
+            let half = self.cast(value, range.dtype);
+            self.quantized.insert((value, spec), half);
+            return half;
+        }
         let name = format!("{}_q", self.p.graph.node(value).name);
         let q = match self.p.graph.constant(value) {
             Some(t) => {
@@ -283,12 +291,32 @@ impl<'a> Converter<'a> {
 
     fn dequantize(&mut self, q: NodeId, value: NodeId, spec: SpecId) -> NodeId {
         let p = self.qparams(value, spec);
+        if self.p.specs[spec].scheme == Scheme::Cast {
+            let node = self.p.graph.node(value);
+            let dtype = node.meta.as_tensor().map_or(DType::F32, |t| t.dtype);
+            return self.called("aten._to_copy", vec![q.into(), dtype.into()], &format!("{}_{dtype}", node.name));
+        }
         let mut args = scalar_args(q, p, self.p.specs[spec].range);
         args.push(self.out_dtype(value));
         let name = format!("{}_dq", self.p.graph.node(value).name);
         let dq = self.call("dequantize_per_tensor", args, &name);
         self.note_member(dq, value, spec);
         dq
+    }
+
+    /// A value as another floating-point type: a constant is stored so.
+    fn cast(&self, value: NodeId, dtype: DType) -> NodeId {
+        let node = self.p.graph.node(value);
+        match self.p.graph.constant(value) {
+            Some(t) => {
+                let target = self.free(&format!("{}_{dtype}", node.target));
+                self.b.constant(&target, ConstKind::Param, weights::cast(t, dtype)).id()
+            }
+            None => {
+                let x = self.map[value.index()];
+                self.called("aten._to_copy", vec![x.into(), dtype.into()], &format!("{}_{dtype}", node.name))
+            }
+        }
     }
 
     /// Remembers to which group a quantize or dequantize belongs.
@@ -356,6 +384,9 @@ fn plan(p: &Prepared, s: &Settled, notes: Vec<String>) -> Plan {
                     row.group = site.and_then(|s| p.sites.get(&s).copied());
                     row.qparams = site.zip(row.group).and_then(|((_, spec), g)| {
                         let (q, r) = (s.qparams[g]?, p.specs[spec].range);
+                        if r.dtype.is_float() {
+                            return None;
+                        }
                         Some(QParamsRow {
                             dtype: r.dtype.name().into(),
                             scale: q.scale,
@@ -370,4 +401,52 @@ fn plan(p: &Prepared, s: &Settled, notes: Vec<String>) -> Plan {
         rows.push(row);
     }
     Plan { quantizer: p.quantizer.clone(), rows, notes: p.notes.iter().cloned().chain(notes).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Selection, TomlQuantizer, annotate, prepare};
+    use cleave_ir::text;
+
+    /// What the check of groups is told: every quantize and dequantize under the name that it has in the graph.
+    #[test]
+    fn members_of_groups_are_known_by_the_names_in_the_graph() {
+        let g = text::parse(
+            "graph(%x: f32[2, 4], %y: f32[2, 4]) {
+  %cat = aten.cat([%x, %y], 1): f32[2, 8]
+  %relu = aten.relu(%cat): f32[2, 8]
+  return %relu
+}",
+        );
+        let q = r#"
+[quantizer]
+name = "mine"
+[spec.a]
+dtype = "u8"
+scheme = "fixed"
+scale = 0.5
+zero_point = 3
+[[pattern]]
+name = "cat"
+match = "cat([xs…])"
+inputs = { xs = "a" }
+output = "a"
+share = ["xs", "output"]
+"#;
+        let (g, q) = (g.unwrap(), TomlQuantizer::parse(q, "mine.toml").unwrap());
+        let p = prepare(&g, &annotate(&g, &q, &Selection::default()).unwrap()).unwrap();
+        let stats = Statistics::new(&p);
+        let settled = settle::settle(&p, &stats.of_groups(&p).unwrap());
+        let mut c = Converter::new(&p, &settled);
+        p.graph.nodes().for_each(|(id, node)| c.node(id, node));
+        let graph = c.b.finish().unwrap();
+        let levels: Vec<&str> = graph
+            .nodes()
+            .filter(|(_, n)| n.name.contains("_q") || n.name.contains("_dq"))
+            .map(|(_, n)| n.name.as_str())
+            .collect();
+        assert_eq!(levels, ["x_q", "y_q", "x_dq", "y_dq", "cat_q", "cat_dq"]);
+        assert!(levels.iter().all(|n| c.members.get(*n) == Some(&0)), "{:?}", c.members);
+    }
 }

@@ -53,11 +53,18 @@ pub(crate) fn levels(l: &Lower<'_>, id: NodeId) -> Option<Levels> {
     })
 }
 
-/// Weights as signed bytes around 0: unsigned ones around 128 are shifted.
+/// Weights as signed bytes around 0: those with zero points are shifted, as far as they are bytes then.
 pub(crate) fn signed(w: &Levels) -> Option<Vec<i8>> {
     match (w.tensor.dtype(), w.zero_points.iter().all(|z| *z == 0), w.zero_points.iter().all(|z| *z == 128)) {
         (DType::I8, true, _) => Some(w.tensor.elements::<i8>()?.into_owned()),
         (DType::U8, _, true) => Some(w.tensor.to_bytes().iter().map(|b| (b ^ 0x80).cast_signed()).collect()),
+        (DType::I8 | DType::U8, ..) => {
+            let (shape, n) = (w.tensor.shape(), w.zero_points.len());
+            let axis = super::args::wrap(w.axis.unwrap_or(0), shape.len())?;
+            let inner: usize = shape[axis + 1..].iter().product();
+            let zero = |i: usize| w.zero_points[i / inner.max(1) % n];
+            w.tensor.to_i64().iter().enumerate().map(|(i, v)| i8::try_from(v - zero(i)).ok()).collect()
+        }
         _ => None,
     }
 }
@@ -76,7 +83,7 @@ pub(crate) fn fits(l: &Lower<'_>, c: &Convolution) -> bool {
     let per_channel = w.axis.is_none_or(|a| a == axis || a - w.tensor.shape().len() as i64 == axis);
     let zero = w.zero_points.iter().all(|z| *z == 0) && w.tensor.dtype() == DType::I8;
     let middle = w.zero_points.iter().all(|z| *z == 128) && w.tensor.dtype() == DType::U8;
-    per_channel && (zero || middle)
+    per_channel && (zero || middle || signed(&w).is_some())
 }
 
 /// A scale for each output channel.
