@@ -340,6 +340,8 @@ pub fn finish(
     settings: &Settings,
 ) -> Result<Quantized> {
     let Ready { raised, annotations, prepared, equalized, corrects_biases, mut evaluator, mut clock } = ready;
+    // What rounding does on average is known where inputs have been seen.
+    let corrects_biases = corrects_biases && statistics.samples > 0;
     let mut attempt = |prepared: Prepared, statistics: &Statistics| {
         let a = Attempt::new(prepared, None, statistics, &mut evaluator, samples, settings)?;
         if corrects_biases { a.corrected(statistics, &mut evaluator, samples, settings) } else { Ok(a) }

@@ -135,9 +135,9 @@ impl Statistics {
     /// statistics serve a graph of which less is quantized.
     ///
     /// # Errors
-    /// A group that was not observed, or by an observer that remembers another thing than its spec asks for.
+    /// No samples where the graph needs them, a group that was not observed, or by an observer that remembers another thing than its spec asks for.
     pub fn of_groups(&self, p: &Prepared) -> Result<Vec<Observed>> {
-        if self.samples == 0 {
+        if self.samples == 0 && p.needs_data() {
             return Err(QuantizeError::NoSamples);
         }
         let mut by_values: IndexMap<&[String], Vec<&Observed>> = IndexMap::new();

@@ -13,6 +13,7 @@
 mod annotate;
 mod annotations;
 mod calibrate;
+mod check;
 mod composed;
 mod convert;
 mod correct;

@@ -11,9 +11,10 @@ use indexmap::IndexMap;
 use std::path::Path;
 
 /// The quantizers that are part of the program, by name, with their files' text.
-pub const BUILT_IN: [(&str, &str); 5] = [
+pub const BUILT_IN: [(&str, &str); 6] = [
     ("arm", include_str!("../../../patterns/arm.toml")),
     ("cpu", include_str!("../../../patterns/cpu.toml")),
+    ("dynamic", include_str!("../../../patterns/dynamic.toml")),
     ("onnx", include_str!("../../../patterns/onnx.toml")),
     ("x86", include_str!("../../../patterns/x86.toml")),
     ("xnnpack", include_str!("../../../patterns/xnnpack.toml")),

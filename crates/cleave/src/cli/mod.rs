@@ -102,7 +102,7 @@ pub fn main() -> ExitCode {
         Err(e) => {
             // Standard error may be closed as well; there is nobody left to tell then.
             let _ = writeln!(std::io::stderr(), "error: {e}");
-            ExitCode::from(1)
+            ExitCode::from(if matches!(e, Error::Usage(_)) { 2 } else { 1 })
         }
     }
 }

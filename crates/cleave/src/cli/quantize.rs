@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::metrics::Similarity;
 use crate::pipeline::{self, Format, Quantized, Samples, Settings, plan_counts};
 use crate::table::Table;
-use cleave_quantize::{NonFinite, ObserverKind, Status};
+use cleave_quantize::{NonFinite, ObserverKind, Statistics, Status};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -21,8 +21,9 @@ pub struct Args {
     /// Where the quantized model goes: .clv, .onnx or .pt2. An existing file is replaced when all is done.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Calibration data: a folder or file of .npy, .npz, images or .pb. With --stats only the check reads it.
-    #[arg(long, value_name = "DATA", required_unless_present = "stats")]
+    /// Calibration data: a folder or file of .npy, .npz, images or .pb. With --stats only the check reads it; a
+    /// quantizer that observes nothing needs none.
+    #[arg(long, value_name = "DATA")]
     calib: Option<PathBuf>,
     /// Statistics that `cleave calibrate` or --save-stats wrote, in place of calibrating here.
     #[arg(long, value_name = "FILE", conflicts_with = "save_stats")]
@@ -123,7 +124,12 @@ fn quantized(a: &Args, export: &cleave_ir::Graph, part: Option<&Part<'_>>, setti
             bar.finish_and_clear();
             done?
         }
-        (None, None) => return Err(Error::other("expected --calib DATA or --stats FILE")),
+        (None, None) if !ready.prepared.needs_data() => Statistics::new(&ready.prepared),
+        (None, None) => {
+            let quantizer = &ready.annotations.quantizer;
+            let why = format!("expected --calib DATA or --stats FILE: '{quantizer}' observes activations");
+            return Err(Error::Usage(why));
+        }
     };
     let q = pipeline::finish(ready, statistics, part, settings)?;
     if let (Some(path), Some(part), Some(calib)) = (&a.save_stats, part, &a.calib) {

@@ -82,6 +82,15 @@ impl Requant {
     }
 }
 
+/// Scale and zero point of an input that are known only as the model runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct InputLevels {
+    /// `sx`.
+    pub scale: f32,
+    /// `zx`.
+    pub zero_point: u8,
+}
+
 /// Elements of a channels-last tensor that are read: pixel `p`, channel `c` stands at `offset + p·stride + c`.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a, T> {
