@@ -36,6 +36,7 @@ pub mod model;
 pub mod outline;
 pub mod patterns;
 pub mod pipeline;
+pub mod provenance;
 pub mod sizes;
 pub mod snapshot;
 pub mod stage;

@@ -13,7 +13,7 @@ use cleave_quantize::{
 };
 use cleave_runtime::{Options, Session};
 use indexmap::IndexMap;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Instant;
 
@@ -193,10 +193,10 @@ pub struct Check {
 }
 
 /// What a method of making outputs better does for them.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
     /// `bias_correction` or `equalization`.
-    pub method: &'static str,
+    pub method: String,
     /// Biases that are corrected; pairs of layers that are equalized.
     pub places: usize,
     /// SQNR of the outputs in dB, their mean, without and with it.
@@ -423,7 +423,7 @@ impl Attempt {
             true => format!("{method}: {places} {done}; outputs {was:.1} → {is:.1} dB"),
             false => format!("{method} is not used: where {places} {done}, outputs go from {was:.1} to {is:.1} dB"),
         });
-        best.check.gains.push(Gain { method, places, sqnr_db, kept });
+        best.check.gains.push(Gain { method: method.into(), places, sqnr_db, kept });
         best
     }
 }

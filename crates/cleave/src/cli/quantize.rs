@@ -8,7 +8,9 @@ use crate::calibration::{self, Calibration};
 use crate::error::{Error, Result};
 use crate::metrics::Similarity;
 use crate::pipeline::{self, Format, Quantized, Samples, Settings, plan_counts};
+use crate::provenance::{Provenance, Source};
 use crate::table::Table;
+use cleave_ir::Graph;
 use cleave_quantize::{NonFinite, ObserverKind, Statistics, Status};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -97,8 +99,13 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
         check: a.check as usize,
         run: a.run.options()?,
     };
-    let mut q = quantized(a, &export, part.as_ref(), &settings)?;
+    let (mut q, learnt) = quantized(a, &export, part.as_ref(), &settings)?;
     q.converted.plan.notes.extend(format.caveat(&q.converted.graph).map(String::from));
+    let source = Source::new(&a.model, &learnt.model)?;
+    Provenance::new(source, &q, &settings, learnt.runs.clone()).stamp(&mut q.converted.graph)?;
+    if let Some(path) = &a.save_stats {
+        learnt.write(path)?;
+    }
     let writing = Instant::now();
     pipeline::write_with(&a.output, &q.converted.graph, Some(&q.converted.plan))?;
     let mut seconds = q.seconds.clone();
@@ -107,36 +114,40 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     report(a, out, &q, &seconds)
 }
 
-fn quantized(a: &Args, export: &cleave_ir::Graph, part: Option<&Part<'_>>, settings: &Settings) -> Result<Quantized> {
-    let given = match &a.stats {
-        Some(path) => Some((path, Calibration::read(path)?)),
-        None => None,
-    };
+/// Calibrates, or takes what was learnt before, and quantizes.
+fn quantized(
+    a: &Args,
+    export: &Graph,
+    part: Option<&Part<'_>>,
+    settings: &Settings,
+) -> Result<(Quantized, Calibration)> {
+    let given = a.stats.as_ref().map(|path| Calibration::read(path)).transpose()?;
+    let model = calibration::identify(&a.model, export);
     let mut ready = pipeline::prepare(export, settings)?;
-    let statistics = match (given, part) {
-        (Some((path, c)), _) => {
-            c.check(path, &calibration::identify(&a.model, export), &ready)?;
-            c.statistics
+    let quantizer = ready.annotations.quantizer.clone();
+    let of = |statistics, runs| Calibration { model: model.clone(), quantizer: quantizer.clone(), runs, statistics };
+    let learnt = match (given, &a.stats, part, &a.calib) {
+        (Some(c), Some(path), ..) => {
+            c.check(path, &model, &ready)?;
+            c
         }
-        (None, Some(part)) => {
+        (_, _, Some(part), Some(calib)) => {
             let bar = progress("calibrating", part.len());
-            let done = pipeline::calibrate(&mut ready, part, settings, &mut |_, n, _| bar.set_position(n as u64));
+            let done = pipeline::calibrate(&mut ready, part, settings, &mut |_, n, all| {
+                bar.set_length(all as u64);
+                bar.set_position(n as u64);
+            });
             bar.finish_and_clear();
-            done?
+            of(done?, vec![part.run(calib)?])
         }
-        (None, None) if !ready.prepared.needs_data() => Statistics::new(&ready.prepared),
-        (None, None) => {
-            let quantizer = &ready.annotations.quantizer;
+        _ if !ready.prepared.needs_data() => of(Statistics::new(&ready.prepared), vec![]),
+        _ => {
             let why = format!("expected --calib DATA or --stats FILE: '{quantizer}' observes activations");
             return Err(Error::Usage(why));
         }
     };
-    let q = pipeline::finish(ready, statistics, part, settings)?;
-    if let (Some(path), Some(part), Some(calib)) = (&a.save_stats, part, &a.calib) {
-        let model = calibration::identify(&a.model, export);
-        Calibration::new(model, &q.annotations.quantizer, part.run(calib)?, q.statistics.clone()).write(path)?;
-    }
-    Ok(q)
+    let q = pipeline::finish(ready, learnt.statistics.clone(), part, settings)?;
+    Ok((q, learnt))
 }
 
 fn size(p: &std::path::Path) -> u64 {
