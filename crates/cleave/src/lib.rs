@@ -37,6 +37,7 @@ pub mod outline;
 pub mod patterns;
 pub mod pipeline;
 pub mod sizes;
+pub mod snapshot;
 pub mod stage;
 pub mod summary;
 pub mod table;

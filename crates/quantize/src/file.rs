@@ -46,6 +46,7 @@ struct Head {
     arithmetic: Option<Arithmetic>,
     unread: Option<Unread>,
     bias_correction: Option<bool>,
+    equalization: Option<bool>,
 }
 
 /// What becomes of results that no quantized unit reads.
@@ -176,6 +177,7 @@ fn read_at(text: &str, file: &str, base: &Base<'_>, depth: usize) -> Result<Toml
         divides: raw.quantizer.arithmetic == Some(Arithmetic::Divide),
         unread_float: raw.quantizer.unread == Some(Unread::Float),
         bias_correction: raw.quantizer.bias_correction == Some(true),
+        equalization: raw.quantizer.equalization == Some(true),
         specs: vec![],
         patterns: vec![],
         overrides: vec![],
@@ -186,6 +188,7 @@ fn read_at(text: &str, file: &str, base: &Base<'_>, depth: usize) -> Result<Toml
         q.divides = raw.quantizer.arithmetic.map_or(p.divides, |a| a == Arithmetic::Divide);
         q.unread_float = raw.quantizer.unread.map_or(p.unread_float, |u| u == Unread::Float);
         q.bias_correction = raw.quantizer.bias_correction.unwrap_or(p.bias_correction);
+        q.equalization = raw.quantizer.equalization.unwrap_or(p.equalization);
         q.specs = p.specs;
         q.overrides = p.overrides;
         inherited = p.patterns;

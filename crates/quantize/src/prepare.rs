@@ -104,7 +104,7 @@ pub fn prepare(g: &Graph, a: &Annotations) -> Result<Prepared> {
     })
 }
 
-fn remap(u: &Unit, at: &dyn Fn(NodeId) -> NodeId) -> Unit {
+pub(crate) fn remap(u: &Unit, at: &dyn Fn(NodeId) -> NodeId) -> Unit {
     let mut u = u.clone();
     u.nodes = u.nodes.iter().map(|n| at(*n)).collect();
     u.nodes.sort();

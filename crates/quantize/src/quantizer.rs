@@ -106,6 +106,12 @@ pub trait Quantizer {
         false
     }
 
+    /// Whether neighbouring layers share out the ranges of the channels between them, if that helps: see
+    /// [`crate::equalize`].
+    fn equalizes(&self) -> bool {
+        false
+    }
+
     /// The specs that its units refer to.
     fn specs(&self) -> &[Spec];
 
@@ -173,6 +179,7 @@ pub struct TomlQuantizer {
     pub(crate) divides: bool,
     pub(crate) unread_float: bool,
     pub(crate) bias_correction: bool,
+    pub(crate) equalization: bool,
     pub(crate) specs: Vec<Spec>,
     pub(crate) patterns: Vec<UnitPattern>,
     pub(crate) overrides: Vec<Override>,
@@ -280,6 +287,10 @@ impl Quantizer for TomlQuantizer {
 
     fn corrects_biases(&self) -> bool {
         self.bias_correction
+    }
+
+    fn equalizes(&self) -> bool {
+        self.equalization
     }
 
     fn specs(&self) -> &[Spec] {

@@ -1,9 +1,9 @@
 //! `cleave quantize`: the whole pipeline to a file.
 
-use super::RunArgs;
 use super::data::{ImageArgs, Part, open};
 use super::explain::status;
 use super::out::{Out, bytes, decibels, number, peak_rss_mib, progress};
+use super::{Choice, RunArgs};
 use crate::calibration::{self, Calibration};
 use crate::error::{Error, Result};
 use crate::metrics::Similarity;
@@ -34,16 +34,8 @@ pub struct Args {
     /// Samples that are used [default: all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "calib")]
     samples: Option<u32>,
-    /// The quantizer, a built-in name or a file; a further one takes what those before left
-    /// [default: cpu for .clv, onnx for .onnx, xnnpack for .pt2].
-    #[arg(long, value_name = "NAME|FILE")]
-    quantizer: Vec<String>,
-    /// Leave these nodes in float: an op, node, module glob or pattern.
-    #[arg(long, value_name = "SELECTOR")]
-    float: Vec<String>,
-    /// Quantize these units and no others: an op, node, module glob or pattern.
-    #[arg(long, value_name = "SELECTOR")]
-    only: Vec<String>,
+    #[command(flatten)]
+    choice: Choice,
     /// The observer of activations in place of the quantizer's own: histogram, minmax, percentile:99.9, entropy, mse, …
     #[arg(long, value_name = "NAME", value_parser = ObserverKind::parse)]
     observer: Option<ObserverKind>,
@@ -97,10 +89,10 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
         _ => None,
     };
     let settings = Settings {
-        quantizer: if a.quantizer.is_empty() { format.quantizer().into() } else { a.quantizer.join(",") },
+        quantizer: a.choice.quantizer(format.quantizer()),
         observer: a.observer,
-        float: a.float.clone(),
-        only: a.only.clone(),
+        float: a.choice.float.clone(),
+        only: a.choice.only.clone(),
         non_finite: a.on_nan.into(),
         check: a.check as usize,
         run: a.run.options()?,
@@ -182,9 +174,6 @@ fn report(a: &Args, out: &mut Out, q: &Quantized, seconds: &indexmap::IndexMap<&
         0 => out.say("not checked: float and int8 are compared where there is data (--calib)"),
         n => out.say(format!("float beside int8 on {n} calibration samples:\n{t}")),
     }
-    if let Some([was, is]) = q.check.corrected {
-        out.say(format!("corrected biases: outputs {} → {}", decibels(was), decibels(is)));
-    }
     let stages: Vec<String> = seconds.iter().map(|(s, t)| format!("{s} {t:.2} s")).collect();
     out.say(format!("{} → {}; {}", bytes(size(&a.model)), bytes(size(&a.output)), stages.join(", ")));
     out.say(format!("wrote {}", a.output.display()));
@@ -196,7 +185,7 @@ fn report(a: &Args, out: &mut Out, q: &Quantized, seconds: &indexmap::IndexMap<&
     out.document(&json!({
         "output": a.output, "bytes_in": size(&a.model), "bytes_out": size(&a.output),
         "plan": {"compute_nodes": all, "quantized": quantized, "float": float, "notes": plan.notes},
-        "check": {"samples": q.check.samples, "outputs": figures(&q.check.outputs), "worst": figures(worst), "corrected_db": q.check.corrected.map(|c| c.map(number))},
+        "check": {"samples": q.check.samples, "outputs": figures(&q.check.outputs), "worst": figures(worst), "gains": q.check.gains},
         "seconds": seconds, "peak_rss_mib": peak_rss_mib(),
     }))?;
     Ok(true)

@@ -1,6 +1,7 @@
 //! Constants behind a dequantize: weights and biases as integers, put in where they are used.
 
 use super::{Channels, Converter, scalar_args};
+use crate::fold::free_in;
 use crate::spec::{Scheme, SpecId};
 use crate::weights;
 use cleave_ir::{Arg, ConstKind, NodeId, Tensor};
@@ -74,7 +75,9 @@ impl Converter<'_> {
 
     fn channels(&self, target: &str, q: Tensor, scales: &[f32], zero_points: &[i32]) -> Channels {
         let n = [scales.len()];
-        let put = |what: &str, kind, t: Tensor| self.b.constant(&self.free(&format!("{target}_{what}")), kind, t).id();
+        let put = |what: &str, kind, t: Tensor| {
+            self.b.constant(&free_in(&self.p.graph, &format!("{target}_{what}")), kind, t).id()
+        };
         Channels {
             q: put("q", ConstKind::Param, q),
             scales: put("scale", ConstKind::Buffer, Tensor::new(&n, scales.to_vec())),
@@ -129,7 +132,7 @@ impl Converter<'_> {
         let range = self.p.specs[spec].range;
         let out_dtype = self.out_dtype(value);
         if let [scale] = q.scales.as_slice() {
-            let id = self.b.constant(&self.free(&format!("{target}_q")), ConstKind::Param, q.q).id();
+            let id = self.b.constant(&free_in(&self.p.graph, &format!("{target}_q")), ConstKind::Param, q.q).id();
             let mut args = scalar_args(id, QParams { scale: *scale, zero_point: 0 }, range);
             args.push(out_dtype);
             return Some(self.call("dequantize_per_tensor", args, &name));

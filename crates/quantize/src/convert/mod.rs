@@ -9,7 +9,7 @@ mod dynamic;
 use crate::calibrate::Statistics;
 use crate::check;
 use crate::error::Result;
-use crate::fold::clean;
+use crate::fold::free_in;
 use crate::notes;
 use crate::plan::{Plan, QParamsRow, Status};
 use crate::prepare::{GroupId, Prepared};
@@ -266,7 +266,7 @@ impl<'a> Converter<'a> {
             Some(t) => {
                 let t = weights::quantize_constant(t, p, range, self.p.divides);
                 let target = format!("{}_q", self.p.graph.node(value).target);
-                self.b.constant(&self.free(&target), ConstKind::Param, t).id()
+                self.b.constant(&free_in(&self.p.graph, &target), ConstKind::Param, t).id()
             }
             None => {
                 let from = match self.outputs.get(&value).copied().filter(|o| *o != spec) {
@@ -309,7 +309,7 @@ impl<'a> Converter<'a> {
         let node = self.p.graph.node(value);
         match self.p.graph.constant(value) {
             Some(t) => {
-                let target = self.free(&format!("{}_{dtype}", node.target));
+                let target = free_in(&self.p.graph, &format!("{}_{dtype}", node.target));
                 self.b.constant(&target, ConstKind::Param, weights::cast(t, dtype)).id()
             }
             None => {
@@ -333,21 +333,13 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// A name that no node or constant of the source has, so that they keep theirs.
-    fn free(&self, wish: &str) -> String {
-        let g = &self.p.graph;
-        let taken = |n: &String| g.constants.contains_key(n) || g.find(&clean(n)).is_some();
-        let others = (1..).map(|n| format!("{wish}_{n}"));
-        std::iter::once(wish.to_string()).chain(others).find(|n| !taken(n)).expect("invariant: names are endless")
-    }
-
     fn call(&self, name: &str, args: Vec<Arg>, node: &str) -> NodeId {
         self.called(&format!("{NAMESPACE}{name}"), args, node)
     }
 
     fn called(&self, name: &str, args: Vec<Arg>, node: &str) -> NodeId {
         match op::find(name) {
-            Ok(o) => self.b.call_op(o, args, Some(&self.free(node))).id(),
+            Ok(o) => self.b.call_op(o, args, Some(&free_in(&self.p.graph, node))).id(),
             Err(e) => {
                 self.b.fail(e);
                 NodeId::end()
