@@ -97,7 +97,10 @@ fn what_onnx_runtime_quantized_dynamically_gives_its_results_on_integers() {
         assert_eq!(int8(&g, x.shape()).len(), kernels, "{name}\n{g}");
         assert!(worst(&want, &everywhere(&g, &x)) < 1e-6, "{name}");
         // As the file has it, and as it is written again.
-        assert!(worst(&want, &reference::run(&read(&path).unwrap(), &[x.clone()]).unwrap()[0]) < 1e-6, "{name}");
+        assert!(
+            worst(&want, &reference::run(&read(&path).unwrap(), std::slice::from_ref(&x)).unwrap()[0]) < 1e-6,
+            "{name}"
+        );
         assert!(worst(&want, &everywhere(&raise(&through_onnx(&g)).unwrap(), &x)) < 1e-6, "{name}");
     }
     // Weights that are no signed bytes around their zero point: floats.

@@ -391,3 +391,18 @@ fn units_are_selected_and_quantizers_composed() {
         assert!(!dir.join("q.clv").exists(), "{more:?} left a file");
     }
 }
+
+#[test]
+fn what_observes_nothing_needs_no_data() {
+    let dir = workplace();
+    let dir = dir.path();
+    let q = json(dir, &["quantize", "tiny.pt2", "-o", "tiny.onnx.clv", "--quantizer", "dynamic"]);
+    assert_eq!((q["plan"]["quantized"].as_u64(), q["check"]["samples"].as_u64()), (Some(9), Some(0)));
+    let q = json(dir, &["quantize", "tiny.pt2", "-o", "d.clv", "--quantizer", "dynamic", "--calib", "calib.npy"]);
+    assert!(q["check"]["outputs"][0]["sqnr_db"].as_f64().unwrap() > 25.0, "{q}");
+    let out = cleave(dir, &["quantize", "tiny.pt2", "-o", "q.clv"]);
+    assert_eq!(out.status.code(), Some(2));
+    let why = "error: expected --calib DATA or --stats FILE: 'cpu' observes activations\n";
+    assert_eq!(String::from_utf8_lossy(&out.stderr), why);
+    assert!(!dir.join("q.clv").exists());
+}

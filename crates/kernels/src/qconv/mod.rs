@@ -21,7 +21,7 @@ mod tests;
 mod tile;
 mod transpose;
 
-pub use spec::{Bias, InputLevels, Out, OutData, OutputKind, Requant, Residual, View};
+pub use spec::{Bias, InputLevels, Out, OutData, OutputKind, QInput, Requant, Residual, View};
 pub use transpose::{ConvTransposeShape, QConvTranspose};
 
 use crate::buffer::{ALIGN, align_scratch};
@@ -156,7 +156,7 @@ impl QConv {
         y: Out<'_>,
         scratch: &mut [u8],
     ) -> Result<(), KernelError> {
-        self.run_levels(pool, x, None, residual, y, scratch)
+        self.run_levels(pool, x.into(), residual, y, scratch)
     }
 
     /// [`QConv::run`] with the input's scale and zero point, for convolutions that were made by [`QConv::of_levels`].
@@ -166,12 +166,12 @@ impl QConv {
     pub fn run_levels(
         &self,
         pool: &ThreadPool,
-        x: &[u8],
-        levels: Option<InputLevels>,
+        x: QInput<'_>,
         residual: Option<View<'_, u8>>,
         y: Out<'_>,
         scratch: &mut [u8],
     ) -> Result<(), KernelError> {
+        let QInput { data: x, levels } = x;
         self.check_levels(levels)?;
         let s = &self.shape;
         KernelError::exactly("input of the quantized convolution", s.in_len(), x.len())?;
@@ -212,13 +212,13 @@ impl QConv {
     pub fn run_program(
         &self,
         pool: &ThreadPool,
-        x: &[u8],
-        levels: Option<InputLevels>,
+        x: QInput<'_>,
         program: &Program,
         inputs: &[TileInput<'_>],
         outputs: &[TileOutput<'_>],
         scratch: &mut [u8],
     ) -> Result<(), KernelError> {
+        let QInput { data: x, levels } = x;
         self.check_levels(levels)?;
         let s = &self.shape;
         if self.out != OutputKind::F32 || self.residual {

@@ -250,7 +250,13 @@ fn levels_may_come_with_the_run() {
                     let mut y = vec![0.0; want.len()];
                     let levels = Some(InputLevels { scale, zero_point });
                     let mut run = |levels, y: &mut [f32]| {
-                        conv.run_levels(&pool, &x, levels, None, Out::f32(y, shape.c_out), &mut scratch)
+                        conv.run_levels(
+                            &pool,
+                            QInput { data: &x, levels },
+                            None,
+                            Out::f32(y, shape.c_out),
+                            &mut scratch,
+                        )
                     };
                     run(levels, &mut y).unwrap();
                     let bits = |v: &[f32]| v.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
@@ -355,9 +361,9 @@ fn a_program_is_the_epilogue() {
             let inputs = [TileInput { data: Data::U8(&residual), layout }];
             let data = Sink::U8(SharedMut::new(&mut y));
             let outputs = [TileOutput { data, stride: shape.c_out, offset: 0 }];
-            conv.run_program(&pool, &x, None, &program, &inputs, &outputs, &mut scratch).unwrap();
+            conv.run_program(&pool, x[..].into(), &program, &inputs, &outputs, &mut scratch).unwrap();
             let plain = QConv::new(isa, &shape, &weights, &bias, 3, requant.clone(), OutputKind::U8).unwrap();
-            assert!(plain.run_program(&pool, &x, None, &program, &inputs, &outputs, &mut scratch).is_err());
+            assert!(plain.run_program(&pool, x[..].into(), &program, &inputs, &outputs, &mut scratch).is_err());
             assert_eq!(y, expected, "{} on {threads} threads", conv.kernel_name());
         }
     }

@@ -4,7 +4,7 @@ use super::conv::{bind_sides, tile_output};
 use super::{Io, Kernel, RunLevels, Side, floats_mut};
 use crate::error::Result;
 use cleave_kernels::pointwise::{Output, Program};
-use cleave_kernels::qconv::{Out, OutData, QConv, QConvTranspose, View};
+use cleave_kernels::qconv::{Out, OutData, QConv, QConvTranspose, QInput, View};
 
 /// Where a quantized convolution's output and residual lie.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,8 @@ impl Kernel for QConvKernel {
     fn run(&self, io: &mut Io<'_, '_>) -> Result<()> {
         let (residual, y) = self.sides.bind(io.reads, io.writes[0]);
         let levels = self.levels.map(|l| l.read(&io.reads[1..])).transpose()?;
-        Ok(self.body.run_levels(io.pool, io.reads[0], levels, residual, y, io.scratch)?)
+        let x = QInput { data: io.reads[0], levels };
+        Ok(self.body.run_levels(io.pool, x, residual, y, io.scratch)?)
     }
 }
 
@@ -77,12 +78,13 @@ impl Kernel for QProgramKernel {
 
     fn run(&self, io: &mut Io<'_, '_>) -> Result<()> {
         let levels = self.levels.map(|l| l.read(&io.reads[1..])).transpose()?;
+        let x = QInput { data: io.reads[0], levels };
         let operands = if levels.is_some() { 3 } else { 1 };
         let inputs = bind_sides(&self.sides, &io.reads[operands..]);
         let bytes = !matches!(self.program.outputs(), [Output::F32]);
         let output = tile_output(io.writes[0], bytes, self.stride);
         let inputs = &inputs[..self.sides.len()];
-        Ok(self.body.run_program(io.pool, io.reads[0], levels, &self.program, inputs, &[output], io.scratch)?)
+        Ok(self.body.run_program(io.pool, x, &self.program, inputs, &[output], io.scratch)?)
     }
 }
 
