@@ -77,13 +77,13 @@ fn probabilities_near_zero_are_good_enough() {
         g.constants.insert("b".into(), Tensor::new(&[4], vec![-50f32; 4]));
         g
     };
-    let inputs = [Tensor::new(&[8, 8], (0..64).map(|i| (i % 11) as f32 - 5.0).collect())];
+    let inputs = [Tensor::new(&[8, 8], (0..64).map(|i| ((i % 11) as f32 - 5.0) / 10.0).collect())];
     let judged = |last: &str| {
         let q = quantize(&net(last), &inputs[..], &Settings::default(), &mut |_, _, _| {}).unwrap();
         (q.check.outputs[0].1.sqnr_db, q.check.least_sqnr())
     };
     let (raw, counted) = judged("sigmoid");
-    assert!(raw < 30.0 && counted > 60.0, "{raw} {counted}");
+    assert!(raw < 60.0 && counted > raw + 100.0, "{raw} {counted}");
     let (raw, counted) = judged("exp");
     assert_eq!(raw, counted);
 }

@@ -161,6 +161,23 @@ impl Samples for [Tensor] {
     }
 }
 
+/// Samples in memory: for each one tensor for each input, samples along the first dimension, of one sample or more.
+impl Samples for [Vec<Tensor>] {
+    fn len(&self) -> usize {
+        <[Vec<Tensor>]>::len(self)
+    }
+
+    fn batch(&self, from: usize, to: usize) -> std::result::Result<Vec<Tensor>, BoxError> {
+        let samples = &self[from..to];
+        let inputs = samples.first().map_or(0, Vec::len);
+        if samples.iter().any(|s| s.len() != inputs) {
+            return Err(format!("samples {from} to {} differ in their number of inputs", to - 1).into());
+        }
+        let input = |i: usize| crate::backend::join(&samples.iter().map(|s| &s[i]).collect::<Vec<_>>());
+        (0..inputs).map(|i| Ok(input(i)?)).collect()
+    }
+}
+
 /// A quantized model, and all that is known of it.
 pub struct Quantized {
     /// The float graph at the semantic level.
