@@ -20,6 +20,7 @@ mod node;
 mod norm;
 mod order;
 mod pool;
+mod qoperator;
 mod quantized;
 mod recurrent;
 mod reduce;
@@ -49,6 +50,7 @@ const OPS: &[&[(&str, Map)]] = &[
     moving::OPS,
     norm::OPS,
     pool::OPS,
+    qoperator::OPS,
     quantized::OPS,
     recurrent::OPS,
     reduce::OPS,
@@ -61,11 +63,15 @@ const OPS: &[&[(&str, Map)]] = &[
 /// Operators of a set that is not settled yet.
 const PREVIEW: &[&[(&str, Map)]] = &[attention::PREVIEW];
 
+/// Operators of ONNX Runtime's own set.
+const MICROSOFT: &[&[(&str, Map)]] = &[qoperator::MICROSOFT, recurrent::MICROSOFT];
+
 /// The function that reads an operator.
 fn find(domain: &str, op: &str) -> Option<Map> {
     let set = match domain {
         "" | "ai.onnx" => OPS,
         "ai.onnx.preview" => PREVIEW,
+        "com.microsoft" => MICROSOFT,
         _ => return None,
     };
     set.iter().flat_map(|f| f.iter()).find(|(name, _)| *name == op).map(|(_, map)| *map)

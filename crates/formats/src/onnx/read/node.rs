@@ -8,6 +8,7 @@ use crate::onnx::tensor::{bits_of, dtype_of, sparse_of, tensor_of};
 use cleave_ir::{Arg, Builder, Dim, Meta, Tensor, Value, op};
 use cleave_numerics::DType;
 use std::cell::RefCell;
+use std::rc::Rc;
 
 /// The most sizes that one argument may give when it is run.
 const MOST_SIZES: i64 = 64;
@@ -30,7 +31,7 @@ pub struct Ctx<'b, 'm> {
     pub scope: &'m Scope<'b, 'm>,
     node: &'m NodeProto,
     inputs: Vec<Option<Known<'b>>>,
-    read: RefCell<Vec<bool>>,
+    read: Rc<RefCell<Vec<bool>>>,
 }
 
 impl<'b, 'm> Ctx<'b, 'm> {
@@ -38,8 +39,20 @@ impl<'b, 'm> Ctx<'b, 'm> {
     pub fn new(scope: &'m Scope<'b, 'm>, node: &'m NodeProto, inputs: Vec<Option<Known<'b>>>) -> Self {
         let wish = if node.name.is_empty() { node.output.first().unwrap_or(&node.op_type) } else { &node.name };
         let name = wish.trim_matches('/').to_string();
-        let read = RefCell::new(vec![false; node.attribute.len()]);
+        let read = Rc::new(RefCell::new(vec![false; node.attribute.len()]));
         Ctx { b: scope.b, opset: scope.opset, name, scope, node, inputs, read }
+    }
+
+    /// The results that operator `op` of ONNX's own set has with this node's attributes and other arguments.
+    ///
+    /// # Errors
+    /// An operator that is not read, and what it finds.
+    pub fn as_if(&self, op: &str, inputs: Vec<Option<Known<'b>>>) -> Step<Vec<Known<'b>>> {
+        let map = super::find("", op).ok_or_else(|| super::refused::why("", op))?;
+        let (name, read) = (self.name.clone(), Rc::clone(&self.read));
+        // Sets of others count their own versions.
+        let opset = self.opt_int("opset")?.unwrap_or(self.opset);
+        map(&Ctx { b: self.b, opset, name, scope: self.scope, node: self.node, inputs, read })
     }
 
     /// Attributes that nobody read. One of the oldest operators says which arguments may be overwritten.

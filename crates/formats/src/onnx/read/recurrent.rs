@@ -1,10 +1,11 @@
 //! LSTM, GRU and RNN: one cell run along a sequence, step by step where its length is small and known, else by a
 //! scan.
 
-use super::host::Known;
+use super::host::{Host, Known};
 use super::node::{Ctx, Map, Step, dim_of};
+use super::quantized::around;
 use super::scatter::reversed;
-use cleave_ir::{Arg, Builder, Dim, Meta, Value};
+use cleave_ir::{Arg, Builder, Dim, Meta, Tensor, Value};
 use cleave_numerics::DType;
 use std::sync::Arc;
 
@@ -13,6 +14,8 @@ pub(super) const OPS: &[(&str, Map)] = &[
     ("GRU", |c| recurrent(c, Kind::Gru)),
     ("RNN", |c| recurrent(c, Kind::Rnn)),
 ];
+
+pub(super) const MICROSOFT: &[(&str, Map)] = &[("DynamicQuantizeLSTM", dynamic_lstm)];
 
 /// The most steps that are written out.
 const UNROLLED: i64 = 64;
@@ -116,6 +119,8 @@ struct Cell {
     linear_before_reset: bool,
     peepholes: bool,
     masked: bool,
+    /// Whether the state is quantized by its own range before it meets the weights.
+    dynamic: bool,
 }
 
 /// The weights of a step as values of the graph in which it stands: recurrent ones, their bias where it is apart, and
@@ -136,7 +141,8 @@ impl Cell {
         };
         let clip = |v: Value<'c>| self.clip.map_or(v, |c| v.clamp(Some(-c), Some(c)));
         let f = |i: usize, v: Value<'c>| self.functions[i].of(clip(v));
-        let times = |h: Value<'c>, r: Value<'c>| h.op("aten.linear", vec![r.into()]);
+        let seen = |h: Value<'c>| if self.dynamic { around(h) } else { h };
+        let times = |h: Value<'c>, r: Value<'c>| seen(h).op("aten.linear", vec![r.into()]);
         let rows = |i: i64, to: i64| w.r.op("aten.slice.Tensor", vec![0i64.into(), (i * n).into(), (to * n).into()]);
         let h = state[0];
         let next = match self.kind {
@@ -184,8 +190,10 @@ impl Cell {
 struct Layer<'b> {
     kind: Kind,
     x: Value<'b>,
-    w: Value<'b>,
-    r: Value<'b>,
+    /// Weights of the input and of the state, for each direction `[gates, …]`.
+    w: Vec<Value<'b>>,
+    r: Vec<Value<'b>>,
+    dynamic: bool,
     hidden: i64,
     lens: Option<Value<'b>>,
     batch_first: bool,
@@ -193,10 +201,71 @@ struct Layer<'b> {
 }
 
 fn recurrent<'b>(c: &Ctx<'b, '_>, kind: Kind) -> Step<Vec<Known<'b>>> {
-    let (mut x, w, r) = (c.value(0)?, c.value(1)?, c.value(2)?);
+    let pick = |i: usize| -> Step<Vec<_>> {
+        let v = c.value(i)?;
+        Ok((0..directions(c, v)?).map(|d| v.op("aten.select.int", vec![0i64.into(), d.into()])).collect())
+    };
+    layers(c, kind, [pick(1)?, pick(2)?], false)
+}
+
+/// How many directions a weight has.
+fn directions(c: &Ctx<'_, '_>, v: Value<'_>) -> Step<i64> {
+    let count = dim_of(v, 0).as_const().filter(|n| v.rank() == 3 && (1..=2).contains(n));
+    count.ok_or_else(|| format!("weight of shape {:?} of {}, expected 1 or 2 directions", v.shape(), c.op_type()))
+}
+
+/// An LSTM that quantizes its input and, step by step, its state by their own ranges. Weights are levels
+/// `[directions, in, gates]`, with a scale for each direction or for each gate's element.
+fn dynamic_lstm<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
+    let weights = [dynamic_weight(c, 1, 8)?, dynamic_weight(c, 2, 10)?];
+    layers(c, Kind::Lstm, weights, true)
+}
+
+/// Weight `i` of each direction as `[gates, in]`, dequantized by scale `s` and the zero point behind it.
+fn dynamic_weight<'b>(c: &Ctx<'b, '_>, i: usize, s: usize) -> Step<Vec<Value<'b>>> {
+    let host = |i: usize| c.host(i).and_then(Host::as_tensor).ok_or_else(|| format!("input {i}: expected a constant"));
+    let (w, scale, zero) = (host(i)?, host(s)?, host(s + 1)?);
+    let ways = usize::try_from(directions(c, c.value(i)?)?).map_err(|e| e.to_string())?;
+    let gates = w.shape()[2];
+    let each = |t: &Tensor| match t.len() {
+        n if n == ways => Ok(1),
+        n if n == ways * gates => Ok(gates),
+        n => Err(format!("input {s}: {n} scales for {ways} directions of {gates} columns")),
+    };
+    if each(scale)? != each(zero)? {
+        return Err(format!("scale of shape {:?}, zero point of another", scale.shape()));
+    }
+    let (low, high) = w.dtype().int_range().ok_or_else(|| format!("input {i}: expected levels"))?;
+    let name = &c.host(i).ok_or("no weight")?.name;
+    let constant = |d: usize, what: &str, t| c.node_of(&Known::Host(Host::tensor(&format!("{name}.{d}.{what}"), t)));
+    let along = |d: usize, v: &[f64], n: usize| (0..gates).map(|g| v[d * n + g % n]).collect::<Vec<_>>();
+    let (scales, zeros, n) = (scale.to_f64(), zero.to_f64(), each(scale)?);
+    let one = |d: usize| {
+        let levels = w.narrow(0, d, 1).reshape(&w.shape()[1..]).permute(&[1, 0]);
+        let scale = along(d, &scales, n).into_iter().map(|v| v as f32).collect::<Vec<f32>>();
+        let zero = along(d, &zeros, n).into_iter().map(|v| v as i64).collect::<Vec<i64>>();
+        let args = vec![
+            constant(d, "scale", Tensor::new(&[gates], scale)).into(),
+            constant(d, "zero_point", Tensor::new(&[gates], zero)).into(),
+            0i64.into(),
+            i64::from(low).into(),
+            i64::from(high).into(),
+            w.dtype().into(),
+        ];
+        constant(d, "levels", levels).op("quantized_decomposed.dequantize_per_channel", args)
+    };
+    Ok((0..ways).map(one).collect())
+}
+
+/// All directions, by weights `[gates, …]` for each of input and state.
+fn layers<'b>(c: &Ctx<'b, '_>, kind: Kind, [w, r]: [Vec<Value<'b>>; 2], dynamic: bool) -> Step<Vec<Known<'b>>> {
+    let mut x = c.value(0)?;
     let batch_first = c.flag("layout", false)?;
-    if [x, w, r].iter().any(|v| v.rank() != 3) {
-        return Err(format!("inputs of ranks {}, {}, {}, expected 3", x.rank(), w.rank(), r.rank()));
+    if x.rank() != 3 {
+        return Err(format!("input of rank {}, expected 3", x.rank()));
+    }
+    if dynamic {
+        x = around(x);
     }
     if batch_first {
         x = x.permute(vec![1, 0, 2]);
@@ -207,11 +276,14 @@ fn recurrent<'b>(c: &Ctx<'b, '_>, kind: Kind) -> Step<Vec<Known<'b>>> {
         "bidirectional" => &[false, true],
         other => return Err(format!("attribute 'direction': found '{other}'")),
     };
-    let hidden = dim_of(r, 2).as_const().filter(|h| *h > 0).ok_or("weights of unknown size")?;
+    if [&w, &r].iter().any(|v| v.len() != ways.len()) {
+        return Err(format!("weights of {} directions, expected {}", w.len(), ways.len()));
+    }
+    let hidden = dim_of(r[0], 1).as_const().filter(|h| *h > 0).ok_or("weights of unknown size")?;
     c.opt_int("hidden_size")?;
     c.ignore(&["output_sequence"]);
     let (functions, lens) = (functions(c, kind, ways.len())?, c.opt_value(4).map(|l| l.to(DType::I64)));
-    let layer = Layer { kind, x, w, r, hidden, lens, batch_first, functions };
+    let layer = Layer { kind, x, w, r, dynamic, hidden, lens, batch_first, functions };
     let mut outs = vec![];
     let mut finals = vec![vec![]; kind.states()];
     for (d, back) in ways.iter().enumerate() {
@@ -240,6 +312,7 @@ impl<'b> Layer<'b> {
             linear_before_reset: kind == Kind::Gru && c.flag("linear_before_reset", false)?,
             peepholes: kind == Kind::Lstm && c.opt(7).is_some(),
             masked: self.lens.is_some(),
+            dynamic: self.dynamic,
         })
     }
 
@@ -276,10 +349,10 @@ impl<'b> Layer<'b> {
         let cell = self.cell(c, d)?;
         let (bias, apart) = c.opt_value(3).map(|b| self.biases(pick(b))).unzip();
         let peep = c.opt_value(7).filter(|_| cell.peepholes).map(pick);
-        let w = pick(self.w);
+        let w = self.w[d];
         let gates = turn(x, dim_of(x, 2))?.op("aten.linear", vec![w.into(), bias.into()]);
         let inner = apart.flatten().unwrap_or_else(|| zeros(vec![hidden.into()]));
-        let weights = Weights { r: pick(self.r), bias: inner, peep: peep.unwrap_or(w) };
+        let weights = Weights { r: self.r[d], bias: inner, peep: peep.unwrap_or(w) };
         let mask = self.lens.map(|l| {
             let steps = vec![0i64.into(), time.clone().into(), 1i64.into(), DType::I64.into()];
             let at = c.b.call("aten.arange.start_step", steps).op("aten.reshape", vec![vec![-1i64, 1, 1].into()]);
