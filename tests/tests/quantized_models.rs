@@ -1,25 +1,84 @@
+//! Models that others quantized: read, run on integers, and equal to the runtime that they came from; written out, too.
+//!
+//! `fixtures/generate/quantized.py` wrote those of `fixtures/ort`, `fixtures/generate/pt2e.py` those of `fixtures/pt2e`.
+
 #![allow(clippy::unwrap_used, reason = "a test that fails panics")]
-use cleave::model::read_runnable;
+
+use cleave::{model::read_runnable, pipeline};
 use cleave_formats::npy::read_npz;
+use cleave_ir::{Graph, Tensor};
 use cleave_runtime::{Options, Session, reference};
-use cleave_tests::quantized::{through_onnx, worst};
-use std::path::PathBuf;
+use cleave_tests::{fixture, quantized::worst};
+
+fn recorded(name: &str) -> (Tensor, Tensor) {
+    let arrays = read_npz(&fixture(&format!("{name}.npz"))).unwrap();
+    (arrays["in0"].clone(), arrays["out0"].clone())
+}
+
+/// Results of the kernels, and the names of those that multiply levels.
+fn run(g: &Graph, x: &Tensor) -> (Tensor, Vec<String>) {
+    let mut session = Session::new(g, Options { isa: cleave_kernels::Isa::portable(), threads: 1 }).unwrap();
+    let plan = session.plan(&[x.shape().to_vec()]).unwrap();
+    let names = plan.kernels.iter().map(|k| k.kernel.clone()).filter(|k| k.contains("u8s8")).collect();
+    (session.run(std::slice::from_ref(x)).unwrap().remove(0), names)
+}
+
+/// Holds a model against its record: interpreted, by kernels, and through every format.
+fn check(file: &str, limit: f32, products: usize, endings: &[&str]) {
+    let (x, want) = recorded(file.rsplit_once('.').unwrap().0);
+    let g = read_runnable(&fixture(file)).unwrap();
+    let (got, kernels) = run(&g, &x);
+    assert_eq!(kernels.len(), products, "{file}: {kernels:?}\n{g}");
+    assert!(worst(&want, &got) <= limit, "{file}: {}", worst(&want, &got));
+    let slow = reference::run(&g, std::slice::from_ref(&x)).unwrap().remove(0);
+    assert!(worst(&want, &slow) <= limit, "{file}, interpreted: {}", worst(&want, &slow));
+    let dir = tempfile::tempdir().unwrap();
+    for ending in endings {
+        let path = dir.path().join(format!("m.{ending}"));
+        pipeline::write(&path, &g).unwrap();
+        let mut back = read_runnable(&path).unwrap();
+        // A .pt2 does not say which of the two roundings a file means.
+        back.metadata.clone_from(&g.metadata);
+        let (got, kernels) = run(&back, &x);
+        assert_eq!(kernels.len(), products, "{file} as .{ending}: {kernels:?}");
+        assert!(worst(&want, &got) <= limit, "{file} as .{ending}: {}", worst(&want, &got));
+    }
+}
+
+const ALL: &[&str] = &["onnx", "pt2", "clv"];
+/// One step of what a file of ONNX Runtime gives: a softmax, at a scale of 1/256 or 1/255.
+const STEP: f32 = 1.0 / 255.0;
 
 #[test]
-fn probe() {
-    for name in std::env::var("PROBE").unwrap().split(',') {
-        let path = PathBuf::from(name);
-        let g = match read_runnable(&path) { Ok(g) => g, Err(e) => { println!("{name}: {e}"); continue } };
-        if std::env::var("SHOW").is_ok() { println!("{g}"); }
-        let a = read_npz(&path.with_extension("npz")).unwrap();
-        let (x, want) = (a["in0"].clone(), a["out0"].clone());
-        let mut s = Session::new(&g, Options::default()).unwrap();
-        let got = s.run(std::slice::from_ref(&x)).unwrap().remove(0);
-        println!("{name}: session {} {:?}", worst(&want, &got), s.plan(&[x.shape().to_vec()]).unwrap().kernels.iter().map(|k| k.kernel.clone()).collect::<Vec<_>>());
-        if std::env::var("FAST").is_err() {
-            println!("  reference {}", worst(&want, &reference::run(&g, &[x.clone()]).unwrap()[0]));
-            let back = through_onnx(&g);
-            println!("  back {}", worst(&want, &Session::new(&back, Options::default()).unwrap().run(&[x]).unwrap()[0]));
-        }
-    }
+fn onnx_runtimes_operators_on_levels_give_its_bits() {
+    check("ort/qoperator.onnx", 0.0, 5, ALL);
+    check("ort/qoperator_channels.onnx", 0.0, 5, ALL);
+}
+
+#[test]
+fn onnx_runtimes_pairs_give_its_results_within_a_step() {
+    check("ort/qdq.onnx", STEP, 5, ALL);
+}
+
+/// Weights of unsigned bytes that fit i8 around their zero point are multiplied as such, others as floats.
+#[test]
+fn unsigned_weights_give_the_same_results() {
+    check("ort/qoperator_unsigned.onnx", 0.0, 3, ALL);
+    check("ort/qdq_unsigned.onnx", STEP, 3, ALL);
+}
+
+#[test]
+fn what_nncf_quantized_runs_on_integers() {
+    check("ort/nncf.onnx", 1e-4, 5, ALL);
+}
+
+#[test]
+fn a_dynamically_quantized_lstm_gives_onnx_runtimes_results() {
+    check("ort/lstm.onnx", 1e-5, 2, &["onnx", "clv"]);
+}
+
+#[test]
+fn what_was_trained_for_quantization_runs_on_integers() {
+    check("pt2e/qat.pt2", 1e-6, 2, ALL);
+    check("pt2e/qat_x86.pt2", 1e-6, 2, ALL);
 }

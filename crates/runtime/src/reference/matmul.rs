@@ -23,7 +23,7 @@ fn linear(c: &Ctx<'_>) -> Result<Value> {
     if let Some(b) = c.opt_array("bias")? {
         y = zip(c, &y, &b.to_f64(), |y, b| y + b)?;
     }
-    Ok(Value::Array(Array::float(c.dtype(), y)))
+    Ok(Value::Array(Array::from_f64(c.dtype(), y)))
 }
 
 fn product(c: &Ctx<'_>, a: &str, b: &str) -> Result<Value> {

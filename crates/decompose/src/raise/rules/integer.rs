@@ -39,21 +39,71 @@ fn input<'b>(m: &Bound<'b, '_>) -> Result<Value<'b>, String> {
     Ok(q.op("quantized_decomposed.dequantize_per_tensor.tensor", args))
 }
 
-/// The constant weight as i8 with a scale for each output channel, dequantized. `behind` dimensions stand behind the
-/// scale's channels; `turned` is a matrix `[in, out]`.
-fn weight<'b>(m: &Bound<'b, '_>, turned: bool, behind: usize) -> Result<Value<'b>, String> {
-    let w = constant(m, "w")?;
-    let w = if turned { w.permute(&[1, 0]) } else { w.clone() };
-    let levels: Result<Vec<i8>, _> = w.to_f64().iter().map(|v| i8::try_from(*v as i64)).collect();
-    let levels = levels.map_err(|_| "the weight does not fit i8 around its zero point")?;
-    let channels = w.shape().first().copied().unwrap_or(0);
-    let scales = per_channel(m, "sw", channels, behind)?;
-    let q = derived(m, "w", "i8", Tensor::new(w.shape(), levels));
-    let scales = derived(m, "w", "scale", Tensor::new(&[channels], scales));
-    let zeros = derived(m, "w", "zero_point", Tensor::new(&[channels], vec![0i64; channels]));
+/// A constant weight, dequantized.
+struct Weight<'b> {
+    /// i8 levels with a scale for each output channel.
+    levels: Value<'b>,
+    /// What is to be added to every weight, as one output channel of it: where bytes around the zero point are too
+    /// wide for i8, they are shifted.
+    shift: Option<Value<'b>>,
+}
+
+impl<'b> Weight<'b> {
+    /// The constant `w`. `behind` dimensions stand behind the scale's channels; `turned` is a matrix `[in, out]`.
+    fn of(m: &Bound<'b, '_>, turned: bool, behind: usize) -> Result<Weight<'b>, String> {
+        let w = constant(m, "w")?;
+        let w = if turned { w.permute(&[1, 0]) } else { w.clone() };
+        let channels = w.shape().first().copied().unwrap_or(0);
+        let scales = per_channel(m, "sw", channels, behind)?;
+        let all = w.to_i64();
+        let (low, high) = all.iter().fold((0, 0), |(l, h), v| (l.min(*v), h.max(*v)));
+        let by = (high - 127).max(0) + (low + 128).min(0);
+        let levels: Result<Vec<i8>, _> = all.iter().map(|v| i8::try_from(v - by)).collect();
+        let levels = levels.map_err(|_| "the weight does not fit a byte around its zero point")?;
+        let shift = match (by, scales.first()) {
+            (0, _) | (_, None) => None,
+            (_, Some(s)) if scales.iter().any(|v| v != s) => {
+                return Err("the weight does not fit i8 around its zero point, and its scales differ".into());
+            }
+            (_, Some(s)) => {
+                let shape: Vec<usize> = [1].iter().chain(&w.shape()[1..]).copied().collect();
+                let ones = Tensor::new(&shape, vec![1i8; shape.iter().product()]);
+                Some(dequantized(m, ["ones", "shift", "shift_zero"], ones, vec![s * by as f32]))
+            }
+        };
+        let levels = Tensor::new(w.shape(), levels);
+        Ok(Weight { levels: dequantized(m, ["i8", "scale", "zero_point"], levels, scales), shift })
+    }
+
+    /// What a layer gives with this weight.
+    fn layer(&self, layer: impl Fn(Value<'b>) -> Value<'b>) -> Value<'b> {
+        let y = layer(self.levels);
+        self.shift.map_or(y, |s| y + layer(s))
+    }
+}
+
+/// i8 levels with a scale for each output channel, under these names behind that of `w`.
+fn dequantized<'b>(m: &Bound<'b, '_>, names: [&str; 3], levels: Tensor, scales: Vec<f32>) -> Value<'b> {
+    let channels = scales.len();
+    let q = derived(m, "w", names[0], levels);
+    let scales = derived(m, "w", names[1], Tensor::new(&[channels], scales));
+    let zeros = derived(m, "w", names[2], Tensor::new(&[channels], vec![0i64; channels]));
     let range = [(-128i64).into(), 127i64.into(), DType::I8.into()];
     let args = [vec![scales.into(), zeros.into(), 0i64.into()], range.to_vec()].concat();
-    Ok(q.op("quantized_decomposed.dequantize_per_channel", args))
+    q.op("quantized_decomposed.dequantize_per_channel", args)
+}
+
+/// A bias in the accumulator's units, if the pattern saw one, added as floats.
+fn biased<'b>(m: &Bound<'b, '_>, y: Value<'b>) -> Result<Value<'b>, String> {
+    if m.found.value("b").is_none() {
+        return Ok(y);
+    }
+    let s = m.value("s")?;
+    let unit = match m.number("sw") {
+        Ok(n) => s * n,
+        Err(_) => s * m.value("sw")?,
+    };
+    Ok(y + m.value("b")?.to(DType::F32) * unit)
 }
 
 /// Types on the way: levels as integers, their product as f32.
@@ -76,7 +126,8 @@ pub static LINEAR: RuleDef = RuleDef {
     conditions: &["constant(w)", "constant(sw)", "not constant(s)", "rank(w) == 2"],
     build: |m| {
         typed(m)?;
-        Ok(input(m)?.op("aten.linear", vec![weight(m, m.node("p").is_some(), 0)?.into()]))
+        let x = input(m)?;
+        Ok(Weight::of(m, m.node("p").is_some(), 0)?.layer(|w| x.op("aten.linear", vec![w.into()])))
     },
     example: (
         "graph(%q: u8[2, 3], %z: u8[], %s: f32[]) {
@@ -110,6 +161,8 @@ pub static CONV: RuleDef = RuleDef {
     spellings: &[
         "mul(_to_copy(_to_copy(conv(_to_copy(sub(_to_copy(q), _to_copy(z))), w, none))), mul(s, sw))",
         "mul(_to_copy(_to_copy(conv(_to_copy(sub(_to_copy(q), _to_copy(z))), _to_copy(w), none))), mul(s, sw))",
+        "mul(_to_copy(add(_to_copy(conv(_to_copy(sub(_to_copy(q), _to_copy(z))), w, none)), b)), mul(s, sw))",
+        "mul(_to_copy(add(_to_copy(conv(_to_copy(sub(_to_copy(q), _to_copy(z))), _to_copy(w), none)), b)), mul(s, sw))",
     ],
     any: &[("conv", &["conv1d", "conv2d"])],
     conditions: &["constant(w)", "constant(sw)", "not constant(s)"],
@@ -118,13 +171,19 @@ pub static CONV: RuleDef = RuleDef {
         let node = m.node("conv").ok_or("no convolution")?;
         let op = node.op().ok_or("no convolution")?;
         let rank = constant(m, "w")?.shape().len();
-        let (x, w) = (input(m)?, weight(m, false, rank.saturating_sub(2))?);
-        let args = op.schema.params.iter().map(|p| match p.name.as_str() {
-            "input" => x.into(),
-            "weight" => w.into(),
-            name => m.arg_of("conv", name),
-        });
-        Ok(m.b.call_op(op, args.collect(), None))
+        let (x, w) = (input(m)?, Weight::of(m, false, rank.saturating_sub(2))?);
+        if w.shift.is_some() && constant(m, "w")?.shape().get(1).is_none_or(|n| !x.shape()[1].is(*n as i64)) {
+            return Err("the weight does not fit i8 around its zero point, and the convolution has groups".into());
+        }
+        let layer = |w| {
+            let args = op.schema.params.iter().map(|p| match p.name.as_str() {
+                "input" => Arg::from(x),
+                "weight" => Arg::from(w),
+                name => m.arg_of("conv", name),
+            });
+            m.b.call_op(op, args.collect(), None)
+        };
+        biased(m, w.layer(layer))
     },
     example: (
         "graph(%q: u8[1, 3, 8, 8], %z: u8[], %s: f32[]) {

@@ -112,6 +112,39 @@ pub static MATMUL: RuleDef = RuleDef {
     ),
 };
 
+/// `matmul(x, dequantize(q))` with constant levels.
+pub static MATMUL_LEVELS: RuleDef = RuleDef {
+    name: "matmul_levels_linear",
+    doc: "matmul with the constant levels of a matrix, dequantized: a linear layer of the levels transposed.",
+    spellings: &["matmul(x, d:dequantize_per_tensor(w))", "matmul(x, d:dequantize_per_channel(w))"],
+    any: &[],
+    conditions: &["constant(w)", "rank(w) == 2", "rank(x) > 1"],
+    build: |m| {
+        let op = m.node("d").and_then(|n| n.op()).ok_or("no dequantize")?;
+        let (x, w) = (m.value("x")?, transposed(m, "w")?);
+        let args = op.schema.params.iter().map(|p| match (p.name.as_str(), m.arg_of("d", &p.name)) {
+            ("input", _) => Arg::from(w),
+            ("axis", Arg::Int(axis)) => Arg::Int(1 - axis.rem_euclid(2)),
+            (_, arg) => arg,
+        });
+        Ok(x.op("aten.linear", vec![m.b.call_op(op, args.collect(), None).into()]))
+    },
+    example: (
+        "graph(%x: f32[2, 3]) {
+  %w = param \"w\": i8[3, 4]
+  %d = quantized_decomposed.dequantize_per_tensor(%w, 0.5, 0, -128, 127, i8)
+  %y = aten.matmul(%x, %d)
+  return %y
+}",
+        "graph(%x: f32[2, 3]) {
+  %w_t = param \"w.t\": i8[4, 3]
+  %dequantize_per_tensor = quantized_decomposed.dequantize_per_tensor(%w_t, 0.5, 0, -128, 127, i8): f32[4, 3]
+  %linear = aten.linear(%x, %dequantize_per_tensor): f32[2, 4]
+  return %linear \"y\"
+}",
+    ),
+};
+
 /// `linear(x, w) + b`.
 pub static BIAS: RuleDef = RuleDef {
     name: "linear_bias",

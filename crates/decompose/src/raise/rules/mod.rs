@@ -60,6 +60,7 @@ pub static RULES: &[&RuleDef] = &[
     &linear::MM,
     &linear::ADDMM,
     &linear::MATMUL,
+    &linear::MATMUL_LEVELS,
     &linear::BIAS,
     &linear::VIEWS,
     &convolution::SCALE,

@@ -60,7 +60,6 @@ impl Site {
 struct Params {
     /// As arguments of torch's ops, if those can say it: for each channel or for the whole tensor.
     torch: Option<(&'static str, Vec<Arg>)>,
-    site: Site,
 }
 
 fn params<'b>(c: &Ctx<'b, '_>, x: Value<'b>, site: Site, dtype: DType, bits: Option<u32>) -> Step<Params> {
@@ -70,13 +69,13 @@ fn params<'b>(c: &Ctx<'b, '_>, x: Value<'b>, site: Site, dtype: DType, bits: Opt
     if z.is_some_and(|z| z.shape() != s.shape() && !(single(z) && single(s))) {
         return Err(format!("scale of shape {:?}, zero point of another", s.shape()));
     }
-    let composed = Ok(Params { torch: None, site });
+    let composed = Ok(Params { torch: None });
     if block != 0 || s.rank() > 1 || s.dtype() != DType::F32 || dtype.is_float() {
         return composed;
     }
     let (low, high) = range(dtype, bits)?;
     let range = [low.into(), high.into(), Arg::from(dtype)];
-    let torch = |how, args: Vec<Arg>| Ok(Params { torch: Some((how, [args, range.to_vec()].concat())), site });
+    let torch = |how, args: Vec<Arg>| Ok(Params { torch: Some((how, [args, range.to_vec()].concat())) });
     let one = |k: &Known<'b>| match k {
         Known::Host(h) => h.as_tensor().filter(|t| t.len() == 1).cloned(),
         Known::Value(_) => None,
