@@ -103,10 +103,52 @@ fn what_onnx_runtime_quantized_dynamically_gives_its_results_on_integers() {
         );
         assert!(worst(&want, &everywhere(&raise(&through_onnx(&g)).unwrap(), &x)) < 1e-6, "{name}");
     }
-    // Weights that are no signed bytes around their zero point: floats.
+    // Unsigned weights.
     let (x, want) = recorded("ort/unsigned");
     let g = read_runnable(&fixture("ort/unsigned.onnx")).unwrap();
+    assert_eq!(int8(&g, x.shape()).len(), 3, "{g}");
     assert!(worst(&want, &everywhere(&g, &x)) < 1e-5);
+}
+
+/// Bytes around a zero point that are wider than i8 are shifted; the shift is a layer of one channel. A bias in the
+/// accumulator's units is added behind it.
+#[test]
+fn wide_weights_are_shifted() {
+    let mut g = text::parse(
+        "graph(%x: f32[2, 3, 6, 6]) {
+  %w = param \"w\": i32[4, 3, 3, 3]
+  %bias = param \"bias\": i32[4, 1, 1]
+  %c = quantized_decomposed.choose_qparams.tensor(%x, 0, 255, 1e-30, u8)
+  %s64 = getitem(%c, 0)
+  %z64 = getitem(%c, 1)
+  %q = quantized_decomposed.quantize_per_tensor.tensor(%x, %s64, %z64, 0, 255, u8)
+  %s = aten._to_copy(%s64, f32)
+  %z = aten._to_copy(%z64, i32)
+  %a = aten._to_copy(%q, i32)
+  %d = aten.sub.Tensor(%a, %z)
+  %xf = aten._to_copy(%d, f64)
+  %wf = aten._to_copy(%w, f64)
+  %conv = aten.conv2d(%xf, %wf, none, [1, 1], [1, 1])
+  %e = aten._to_copy(%conv, i32)
+  %f = aten.add.Tensor(%e, %bias)
+  %h = aten._to_copy(%f, f32)
+  %unit = aten.mul.Tensor(%s, 0.01)
+  %y = aten.mul.Tensor(%h, %unit)
+  return %y
+}",
+    )
+    .unwrap();
+    g.constants.insert("bias".into(), Tensor::new(&[4, 1, 1], vec![900, -700, 50, 0]));
+    let x = Numbers(8).tensor(&[2, 3, 6, 6], 2.0);
+    for (low, kernels) in [(-119, 2), (-140, 2), (-128, 1)] {
+        let w = (0..108).map(|i| low + i * 37 % 256).collect::<Vec<i32>>();
+        g.constants.insert("w".into(), Tensor::new(&[4, 3, 3, 3], w));
+        let want = reference::run(&g, std::slice::from_ref(&x)).unwrap().remove(0);
+        let raised = raise(&g).unwrap();
+        assert_eq!(int8(&raised, x.shape()).len(), kernels, "{low}: {raised}");
+        let range = want.to_f32().iter().fold(0f32, |m, v| m.max(v.abs()));
+        assert!(worst(&want, &everywhere(&raised, &x)) < range * 1e-6, "{low}");
+    }
 }
 
 #[test]

@@ -63,8 +63,8 @@ fn onnx_runtimes_pairs_give_its_results_within_a_step() {
 /// Weights of unsigned bytes that fit i8 around their zero point are multiplied as such, others as floats.
 #[test]
 fn unsigned_weights_give_the_same_results() {
-    check("ort/qoperator_unsigned.onnx", 0.0, 3, ALL);
-    check("ort/qdq_unsigned.onnx", STEP, 3, ALL);
+    check("ort/qoperator_unsigned.onnx", 0.0, 2, ALL);
+    check("ort/qdq_unsigned.onnx", STEP, 2, ALL);
 }
 
 #[test]
@@ -74,7 +74,10 @@ fn what_nncf_quantized_runs_on_integers() {
 
 #[test]
 fn a_dynamically_quantized_lstm_gives_onnx_runtimes_results() {
-    check("ort/lstm.onnx", 1e-5, 2, &["onnx", "clv"]);
+    // Steps that are written out multiply levels, also those of the state.
+    check("ort/lstm_5.onnx", 1e-6, 12, &["onnx", "clv"]);
+    // A scan has no form in ONNX here; inside, the state meets its weights in float.
+    check("ort/lstm.onnx", 1e-6, 2, &["clv"]);
 }
 
 #[test]

@@ -93,7 +93,8 @@ fn params<'b>(c: &Ctx<'b, '_>, x: Value<'b>, site: Site, dtype: DType, bits: Opt
     if dim_of(s, 0) != dim_of(x, at) {
         return Err(format!("scales of shape {:?} for axis {axis} of {:?}", s.shape(), x.shape()));
     }
-    let (Some(scale), zero) = (c.host(site.scale).and_then(Host::as_tensor), c.host(zero_at).and_then(Host::as_tensor)) else {
+    let (Some(scale), zero) = (c.host(site.scale).and_then(Host::as_tensor), c.host(zero_at).and_then(Host::as_tensor))
+    else {
         return composed;
     };
     if z.is_some() && zero.is_none() {

@@ -264,9 +264,6 @@ fn layers<'b>(c: &Ctx<'b, '_>, kind: Kind, [w, r]: [Vec<Value<'b>>; 2], dynamic:
     if x.rank() != 3 {
         return Err(format!("input of rank {}, expected 3", x.rank()));
     }
-    if dynamic {
-        x = around(x);
-    }
     if batch_first {
         x = x.permute(vec![1, 0, 2]);
     }
@@ -350,7 +347,9 @@ impl<'b> Layer<'b> {
         let (bias, apart) = c.opt_value(3).map(|b| self.biases(pick(b))).unzip();
         let peep = c.opt_value(7).filter(|_| cell.peepholes).map(pick);
         let w = self.w[d];
-        let gates = turn(x, dim_of(x, 2))?.op("aten.linear", vec![w.into(), bias.into()]);
+        let turned = turn(x, dim_of(x, 2))?;
+        let seen = if self.dynamic { around(turned) } else { turned };
+        let gates = seen.op("aten.linear", vec![w.into(), bias.into()]);
         let inner = apart.flatten().unwrap_or_else(|| zeros(vec![hidden.into()]));
         let weights = Weights { r: self.r[d], bias: inner, peep: peep.unwrap_or(w) };
         let mask = self.lens.map(|l| {
