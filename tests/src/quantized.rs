@@ -102,9 +102,11 @@ pub fn agrees_by(quantizers: &[&str], g: &Graph, x: &Tensor, float: &[&str], lim
     quantizers.iter().map(each).collect()
 }
 
-/// [`agrees_by`] all built-in quantizers, within 4 steps.
+/// [`agrees_by`] all built-in quantizers that observe activations, within 4 steps.
 pub fn agrees(g: &Graph, x: &Tensor) -> Vec<Quantized> {
-    agrees_by(&cleave_quantize::BUILT_IN.map(|(n, _)| n), g, x, &[], None)
+    let observes = |n: &&str| cleave_quantize::load(n).is_ok_and(|q| q.specs().iter().any(|s| s.observed()));
+    let quantizers: Vec<&str> = cleave_quantize::BUILT_IN.iter().map(|(n, _)| *n).filter(observes).collect();
+    agrees_by(&quantizers, g, x, &[], None)
 }
 
 /// A quantizer's file that extends a built-in one and observes least and greatest values: nothing is cut off.

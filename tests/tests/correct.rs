@@ -54,9 +54,10 @@ fn results_are_right_on_average() {
             // Without correction up to 7·0.04·3 = 0.84 are missing.
             assert!((a - b).abs() < 0.02, "{op}: {a} {b}");
         }
-        let note = done.converted.plan.notes.iter().find(|n| n.starts_with("1 bias corrected"));
-        let gain = done.check.corrected.map(|[was, is]| is - was);
-        assert!(note.is_some() && gain.is_some_and(|g| g > 3.0), "{op}: {note:?}, {gain:?}");
+        let [gain] = &done.check.gains[..] else { panic!("{op}: {:?}", done.check.gains) };
+        assert_eq!((gain.method, gain.places, gain.kept), ("bias_correction", 1, true), "{op}");
+        assert!(gain.sqnr_db[1] - gain.sqnr_db[0] > 3.0, "{op}: {gain:?}");
+        assert!(done.converted.plan.notes.iter().any(|n| n.starts_with("bias_correction: 1 ")), "{op}");
     }
 }
 
@@ -68,6 +69,6 @@ fn torchs_quantizers_correct_nothing() {
     for quantizer in ["x86", "xnnpack"] {
         let settings = Settings { quantizer: quantizer.into(), ..Settings::default() };
         let done = quantize(&g, &inputs[..], &settings, &mut |_, _, _| {}).unwrap();
-        assert!(done.converted.plan.notes.iter().all(|n| !n.contains("corrected")), "{quantizer}");
+        assert!(done.converted.plan.notes.iter().all(|n| !n.contains("correct")), "{quantizer}");
     }
 }

@@ -6,6 +6,7 @@
 use cleave_decompose::raise::RULES;
 use cleave_decompose::{Table, decompose, functionalize, raise};
 use cleave_ir::{Bindings, Graph, Tensor, text, transform};
+use cleave_numerics::DType;
 use cleave_runtime::reference;
 
 /// A small generator: the numbers are the same on every run.
@@ -17,9 +18,19 @@ impl Numbers {
         (self.0 >> 40) as f32 / (1u64 << 24) as f32
     }
 
-    fn tensor(&mut self, shape: &[usize], low: f32, high: f32) -> Tensor {
+    fn tensor(&mut self, shape: &[usize]) -> Tensor {
         let n: usize = shape.iter().product();
-        Tensor::new(shape, (0..n).map(|_| low + (high - low) * self.next()).collect::<Vec<f32>>())
+        Tensor::new(shape, (0..n).map(|_| self.next()).collect::<Vec<f32>>())
+    }
+}
+
+/// Numbers from 0 to 1 as elements of a type: floats between two bounds, or levels.
+fn typed(t: &Tensor, dtype: DType, low: f32, high: f32) -> Tensor {
+    let (x, shape) = (t.to_f32(), t.shape());
+    match dtype {
+        DType::U8 => Tensor::new(shape, x.iter().map(|v| (v * 255.0) as u8).collect()),
+        DType::I32 => Tensor::new(shape, x.iter().map(|v| (v * 255.0) as i32 - 127).collect()),
+        _ => Tensor::new(shape, x.iter().map(|v| low + (high - low) * v).collect::<Vec<f32>>()),
     }
 }
 
@@ -28,8 +39,9 @@ fn graph(src: &str, numbers: &mut Numbers) -> Graph {
     let mut g = text::parse(src).unwrap_or_else(|e| panic!("{e}\n{src}"));
     let names: Vec<String> = g.constants.keys().cloned().collect();
     for name in names {
-        let shape = g.constants[&name].shape().to_vec();
-        g.constants.insert(name, numbers.tensor(&shape, 0.1, 1.5));
+        let old = &g.constants[&name];
+        let new = typed(&numbers.tensor(old.shape()), old.dtype(), 0.1, 1.5);
+        g.constants.insert(name, new);
     }
     let symbols: Vec<String> = g
         .nodes()
@@ -45,7 +57,8 @@ fn inputs(g: &Graph, numbers: &mut Numbers) -> Vec<Tensor> {
         let m = g.tensor_meta(id).unwrap();
         m.shape.iter().map(|d| d.as_const().unwrap() as usize).collect()
     };
-    g.placeholders().into_iter().map(|id| numbers.tensor(&shape(id), -6.0, 6.0)).collect()
+    let dtype = |id| g.tensor_meta(id).unwrap().dtype;
+    g.placeholders().into_iter().map(|id| typed(&numbers.tensor(&shape(id)), dtype(id), -6.0, 6.0)).collect()
 }
 
 fn assert_close(what: &str, a: &[Tensor], b: &[Tensor]) {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 const KIND: record::Kind =
-    record::Kind { magic: *b"\x89CAL\r\n\x1a\n", version: 1, name: "statistics", remedy: "calibrate again" };
+    record::Kind { magic: *b"\x89CAL\r\n\x1a\n", version: 2, name: "statistics", remedy: "calibrate again" };
 
 /// Statistics, and all that must agree where they are used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

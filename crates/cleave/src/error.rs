@@ -21,6 +21,9 @@ pub enum Error {
     /// Standard output was closed by its reader: not a failure.
     #[error("standard output is closed")]
     Broken,
+    /// Arguments that lack what this model or quantizer needs.
+    #[error("{0}")]
+    Usage(String),
     /// Anything else: what, where, and what to do.
     #[error("{0}")]
     Other(String),

@@ -13,6 +13,7 @@ use cleave_quantize::{
 };
 use cleave_runtime::{Options, Session};
 use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Instant;
 
@@ -187,8 +188,21 @@ pub struct Check {
     pub outputs: Vec<(String, Similarity)>,
     /// Results of quantized units, those with the least SQNR first.
     pub worst: Vec<(String, Similarity)>,
-    /// SQNR of the outputs in dB, their mean, without and with corrected biases; none if none were corrected.
-    pub corrected: Option<[f64; 2]>,
+    /// What was tried to make the outputs better, in order.
+    pub gains: Vec<Gain>,
+}
+
+/// What a method of making outputs better does for them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gain {
+    /// `bias_correction` or `equalization`.
+    pub method: String,
+    /// Biases that are corrected; pairs of layers that are equalized.
+    pub places: usize,
+    /// SQNR of the outputs in dB, their mean, without and with it.
+    pub sqnr_db: [f64; 2],
+    /// Whether the model has it: where it helps.
+    pub kept: bool,
 }
 
 impl Check {
@@ -207,6 +221,8 @@ pub struct Ready {
     pub annotations: Annotations,
     /// The float graph with batch norms folded, and what is to be observed in it.
     pub prepared: Prepared,
+    /// The same with neighbouring layers equalized, and how many pairs of them, where that promises to help.
+    pub equalized: Option<(Prepared, usize)>,
     corrects_biases: bool,
     evaluator: CpuEvaluator,
     clock: Clock,
@@ -264,8 +280,9 @@ fn prepare_by(quantizer: &dyn Quantizer, export: &Graph, settings: &Settings) ->
     clock.lap("annotate");
     let prepared = cleave_quantize::prepare(&raised, &annotations)?;
     clock.lap("prepare");
+    let equalized = quantizer.equalizes().then(|| cleave_quantize::equalize(&prepared)).flatten();
     let (corrects_biases, evaluator) = (quantizer.corrects_biases(), CpuEvaluator::new(settings.run));
-    Ok(Ready { raised, annotations, prepared, corrects_biases, evaluator, clock })
+    Ok(Ready { raised, annotations, prepared, equalized, corrects_biases, evaluator, clock })
 }
 
 /// Streams samples through a prepared graph.
@@ -278,31 +295,38 @@ pub fn calibrate(
     settings: &Settings,
     progress: &mut dyn FnMut(&'static str, usize, usize),
 ) -> Result<Statistics> {
-    let p = &ready.prepared;
     let n = samples.len();
-    let step = batch_size(&p.graph);
+    let step = batch_size(&ready.prepared.graph);
     if !n.is_multiple_of(step) {
         let some = n / step * step;
         return Err(Error::other(format!("{n} samples are no multiple of the model's batch of {step}; use {some}")));
     }
-    let batches = (0..n / step).map(|i| samples.batch(i * step, (i + 1) * step));
-    let options = CalibrateOptions { non_finite: settings.non_finite };
-    let done = cleave_quantize::calibrate(p, &mut ready.evaluator, batches, options, &mut |done| {
-        progress("calibrate", done * step, n)
-    });
+    let graphs = [Some(&ready.prepared), ready.equalized.as_ref().map(|(p, _)| p)];
+    let total = n * graphs.iter().flatten().count();
+    let mut all = vec![];
+    for (pass, p) in graphs.into_iter().flatten().enumerate() {
+        let batches = (0..n / step).map(|i| samples.batch(i * step, (i + 1) * step));
+        let options = CalibrateOptions { non_finite: settings.non_finite };
+        let done = cleave_quantize::calibrate(p, &mut ready.evaluator, batches, options, &mut |done| {
+            progress("calibrate", pass * n + done * step, total)
+        });
+        all.push(done.map_err(|e| unfit_sample(e, samples, step))?);
+    }
     ready.clock.lap("calibrate");
-    done.map_err(|e| match e {
-        QuantizeError::Value { sample, node, op, what } => {
-            let from = sample * step;
-            let of_input = || samples.check_finite(from, &samples.batch(from, from + step).ok()?).err();
-            let what = match of_input().filter(|_| op == "input") {
-                Some(e) => e.to_string(),
-                None => format!("{}: {what} in the value of node '{node}' ({op})", samples.place(from)),
-            };
-            Error::other(format!("{what}; --on-nan skip leaves such samples out, --on-nan clip such values"))
-        }
-        e => e.into(),
-    })
+    let equalized = if all.len() > 1 { all.pop().map(Box::new) } else { None };
+    Ok(Statistics { equalized, ..all.remove(0) })
+}
+
+/// Names the file of a value that is not finite, and the ways out.
+fn unfit_sample(e: QuantizeError, samples: &(impl Samples + ?Sized), step: usize) -> Error {
+    let QuantizeError::Value { sample, node, op, what } = e else { return e.into() };
+    let from = sample * step;
+    let of_input = || samples.check_finite(from, &samples.batch(from, from + step).ok()?).err();
+    let what = match of_input().filter(|_| op == "input") {
+        Some(e) => e.to_string(),
+        None => format!("{}: {what} in the value of node '{node}' ({op})", samples.place(from)),
+    };
+    Error::other(format!("{what}; --on-nan skip leaves such samples out, --on-nan clip such values"))
 }
 
 /// The stages behind calibration. Without samples nothing is checked, and no bias corrected.
@@ -315,43 +339,93 @@ pub fn finish(
     samples: Option<&(impl Samples + ?Sized)>,
     settings: &Settings,
 ) -> Result<Quantized> {
-    let Ready { raised, annotations, prepared, corrects_biases, mut evaluator, mut clock } = ready;
-    let mut converted = cleave_quantize::convert(&prepared, &statistics)?;
-    if converted.plan.count(Status::Quantized) == 0 {
-        // What a pattern had taken says more than what none did.
-        let mut rows = converted.plan.rows.iter().filter(|r| r.reason.is_some()).collect::<Vec<_>>();
-        rows.sort_by_key(|r| r.pattern.is_none());
-        let first = rows.first().and_then(|r| Some((&r.node, r.reason.as_ref()?)));
-        let why = first.map_or(String::new(), |(n, why)| format!("; {n}: {why}"));
-        return Err(Error::other(format!("nothing is left to quantize after calibration{why}")));
-    }
-    clock.lap("convert");
-    let mut checked = match samples {
-        Some(samples) => check(&prepared, &converted.graph, &mut evaluator, samples, settings)?,
-        None => Check::default(),
+    let Ready { raised, annotations, prepared, equalized, corrects_biases, mut evaluator, mut clock } = ready;
+    // What rounding does on average is known where inputs have been seen.
+    let corrects_biases = corrects_biases && statistics.samples > 0;
+    let mut attempt = |prepared: Prepared, statistics: &Statistics| {
+        let a = Attempt::new(prepared, None, statistics, &mut evaluator, samples, settings)?;
+        if corrects_biases { a.corrected(statistics, &mut evaluator, samples, settings) } else { Ok(a) }
     };
-    clock.lap("check");
-    let better = corrects_biases.then(|| cleave_quantize::correct_biases(&prepared, &converted.graph, &statistics));
-    if let Some((other, biases)) = better.flatten() {
-        let what = if biases == 1 { "1 bias".into() } else { format!("{biases} biases") };
-        let mut other = cleave_quantize::convert(&other, &statistics)?;
-        let after = match samples {
-            Some(samples) => check(&prepared, &other.graph, &mut evaluator, samples, settings)?,
+    let mut best = attempt(prepared, &statistics)?;
+    clock.lap("convert");
+    if let (Some((p, pairs)), Some(s)) = (equalized, &statistics.equalized) {
+        best = best.or(attempt(p, s)?, "equalization", pairs);
+        clock.lap("equalize");
+    }
+    let Attempt { prepared, converted, check } = best;
+    Ok(Quantized { raised, annotations, prepared, statistics, converted, check, seconds: clock.laps })
+}
+
+/// A way to quantize a graph, and how well it does.
+struct Attempt {
+    /// The float graph that it is measured by.
+    prepared: Prepared,
+    converted: Converted,
+    check: Check,
+}
+
+impl Attempt {
+    /// Converts a graph, `prepared` or that with other biases, and measures the result by `prepared`.
+    fn new(
+        prepared: Prepared,
+        graph: Option<&Prepared>,
+        statistics: &Statistics,
+        evaluator: &mut CpuEvaluator,
+        samples: Option<&(impl Samples + ?Sized)>,
+        settings: &Settings,
+    ) -> Result<Attempt> {
+        let converted = cleave_quantize::convert(graph.unwrap_or(&prepared), statistics)?;
+        if converted.plan.count(Status::Quantized) == 0 {
+            // What a pattern had taken says more than what none did.
+            let mut rows = converted.plan.rows.iter().filter(|r| r.reason.is_some()).collect::<Vec<_>>();
+            rows.sort_by_key(|r| r.pattern.is_none());
+            let first = rows.first().and_then(|r| Some((&r.node, r.reason.as_ref()?)));
+            let why = first.map_or(String::new(), |(n, why)| format!("; {n}: {why}"));
+            return Err(Error::other(format!("nothing is left to quantize after calibration{why}")));
+        }
+        let check = match samples {
+            Some(samples) => check(&prepared, &converted.graph, evaluator, samples, settings)?,
             None => Check::default(),
         };
-        let (was, is) = (checked.mean_sqnr(), after.mean_sqnr());
-        // Where nothing is checked, what usually helps is done.
-        if samples.is_none() || is > was {
-            other.plan.notes.push(format!("{what} corrected for what rounding the weights does on average"));
-            (converted, checked) = (other, Check { corrected: samples.map(|_| [was, is]), ..after });
-        } else {
-            converted.plan.notes.push(format!(
-                "{what} left as they are: corrected for what rounding the weights does, outputs go from {was:.1} to {is:.1} dB"
-            ));
-        }
-        clock.lap("correct");
+        Ok(Attempt { prepared, converted, check })
     }
-    Ok(Quantized { raised, annotations, prepared, statistics, converted, check: checked, seconds: clock.laps })
+
+    /// With biases corrected, if that is better.
+    fn corrected(
+        self,
+        statistics: &Statistics,
+        evaluator: &mut CpuEvaluator,
+        samples: Option<&(impl Samples + ?Sized)>,
+        settings: &Settings,
+    ) -> Result<Attempt> {
+        let better = cleave_quantize::correct_biases(&self.prepared, &self.converted.graph, statistics);
+        let Some((other, biases)) = better else { return Ok(self) };
+        let other = Attempt::new(self.prepared.clone(), Some(&other), statistics, evaluator, samples, settings)?;
+        Ok(self.or(other, "bias_correction", biases))
+    }
+
+    /// The other, for which this was done, if its outputs are better. Where nothing is checked, what usually helps is
+    /// done.
+    fn or(self, mut other: Attempt, method: &'static str, places: usize) -> Attempt {
+        let done = match method {
+            "equalization" => "pairs of layers share out the ranges of the channels between them",
+            _ => "biases make up for what rounding the weights does on average",
+        };
+        if self.check.samples == 0 {
+            other.converted.plan.notes.push(format!("{method}: {places} {done}"));
+            return other;
+        }
+        let sqnr_db = [self.check.mean_sqnr(), other.check.mean_sqnr()];
+        let [was, is] = sqnr_db;
+        let kept = is > was;
+        let mut best = if kept { other } else { self };
+        best.converted.plan.notes.push(match kept {
+            true => format!("{method}: {places} {done}; outputs {was:.1} → {is:.1} dB"),
+            false => format!("{method} is not used: where {places} {done}, outputs go from {was:.1} to {is:.1} dB"),
+        });
+        best.check.gains.push(Gain { method: method.into(), places, sqnr_db, kept });
+        best
+    }
 }
 
 struct Clock {

@@ -1,5 +1,6 @@
 //! What a graph is, in a few lines.
 
+use crate::provenance::Provenance;
 use crate::text::{bytes, count, flow, quantity};
 use cleave_ir::text::meta_text;
 use cleave_ir::{Bindings, ConstKind, Graph, Kind, NodeId, macs};
@@ -34,6 +35,8 @@ pub struct Summary {
     pub macs: Vec<(String, u64)>,
     /// The sizes of symbols for which multiply-accumulates are counted: their least, 1 or more.
     pub sizes: Bindings,
+    /// How the model was made, where it says so.
+    pub provenance: Option<Provenance>,
 }
 
 impl Summary {
@@ -62,6 +65,7 @@ impl Summary {
             buffers: constants(g, |k| k != ConstKind::Param),
             macs: descending(work),
             sizes,
+            provenance: Provenance::of(g),
         }
     }
 
@@ -152,7 +156,7 @@ impl Display for Summary {
             let by: Vec<String> = self.macs.iter().map(|(op, n)| format!("{op} {}", count(*n))).collect();
             items(f, "work", &format!("{work}: "), &by)?;
         }
-        Ok(())
+        self.provenance.iter().try_for_each(|p| write!(f, "{p}"))
     }
 }
 

@@ -261,7 +261,8 @@ fn wrong_inputs_and_names_are_said() {
         let e = error(dir, &[&["show", "tiny.pt2"][..], unused].concat());
         assert!(e.contains(unused[0]) && e.contains("is for"), "{e}");
     }
-    assert_eq!(cleave(dir, &["show", "tiny.pt2", "--quantizer", "x86", "--quantizer", "cpu"]).status.code(), Some(2));
+    let two = ["show", "tiny.pt2", "--stage", "annotated", "--quantizer", "x86", "--quantizer", "cpu"];
+    assert!(error(dir, &two).contains("one graph has one arithmetic"));
     let strangers = ["compare", "tiny.pt2", "tiny.onnx", "--data", "calib.npy", "--layers"];
     assert!(error(dir, &strangers).contains("no value under the same name"));
     assert_eq!(cleave(dir, &["quantize", "tiny.pt2"]).status.code(), Some(2));
@@ -389,4 +390,19 @@ fn units_are_selected_and_quantizers_composed() {
         assert!(e.starts_with(want), "{e}");
         assert!(!dir.join("q.clv").exists(), "{more:?} left a file");
     }
+}
+
+#[test]
+fn what_observes_nothing_needs_no_data() {
+    let dir = workplace();
+    let dir = dir.path();
+    let q = json(dir, &["quantize", "tiny.pt2", "-o", "tiny.onnx.clv", "--quantizer", "dynamic"]);
+    assert_eq!((q["plan"]["quantized"].as_u64(), q["check"]["samples"].as_u64()), (Some(9), Some(0)));
+    let q = json(dir, &["quantize", "tiny.pt2", "-o", "d.clv", "--quantizer", "dynamic", "--calib", "calib.npy"]);
+    assert!(q["check"]["outputs"][0]["sqnr_db"].as_f64().unwrap() > 25.0, "{q}");
+    let out = cleave(dir, &["quantize", "tiny.pt2", "-o", "q.clv"]);
+    assert_eq!(out.status.code(), Some(2));
+    let why = "error: expected --calib DATA or --stats FILE: 'cpu' observes activations\n";
+    assert_eq!(String::from_utf8_lossy(&out.stderr), why);
+    assert!(!dir.join("q.clv").exists());
 }

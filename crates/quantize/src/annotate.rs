@@ -5,7 +5,7 @@ use crate::error::{QuantizeError, Result};
 use crate::plan::MissRow;
 use crate::quantizer::{Override, Quantizer, UnitPattern};
 use crate::select::Selection;
-use crate::spec::{Spec, SpecId};
+use crate::spec::{Scheme, Spec, SpecId};
 use cleave_ir::{Arg, Graph, Kind, Meta, Node, NodeId};
 use cleave_rewrite::Match;
 use indexmap::{IndexMap, IndexSet};
@@ -198,6 +198,9 @@ impl<'a> Annotator<'a> {
             let constant = self.g.constant(value).is_some();
             if self.specs[spec].of_weights() && !constant {
                 return Err(format!("{} is not a constant", e.capture));
+            }
+            if matches!(self.specs[spec].scheme, Scheme::Dynamic(_)) && constant {
+                return Err(format!("{} is a constant: its range is known before the model runs", e.capture));
             }
             inputs.push(Input { capture: e.capture.clone(), user: e.user, slot: e.slot, index: e.index, value, spec });
         }

@@ -60,6 +60,8 @@ pub struct Statistics {
     pub groups: Vec<Observed>,
     /// Sums of the inputs of layers, for [`crate::correct_biases`].
     pub inputs: Vec<ChannelSums>,
+    /// What the same samples are in the graph that [`crate::equalize`] made, where there is one.
+    pub equalized: Option<Box<Statistics>>,
 }
 
 /// What is known of the values of a group.
@@ -87,7 +89,7 @@ impl Statistics {
             Observed { values, observer, left_out: 0 }
         };
         let inputs = correct::layers(&p.graph).iter().map(|l| ChannelSums::new(&p.graph, l)).collect();
-        Statistics { samples: 0, skipped: 0, groups: p.groups.iter().map(one).collect(), inputs }
+        Statistics { samples: 0, skipped: 0, groups: p.groups.iter().map(one).collect(), inputs, equalized: None }
     }
 
     /// Adds statistics of other samples.
@@ -112,23 +114,30 @@ impl Statistics {
         }
         self.samples += other.samples;
         self.skipped += other.skipped;
-        Ok(())
+        match (&mut self.equalized, &other.equalized) {
+            (Some(a), Some(b)) => a.merge(b),
+            (None, None) => Ok(()),
+            _ => Err(QuantizeError::Statistics("only one has seen the equalized graph".into())),
+        }
     }
 
     /// Whether this is what calibration can lead to: for what comes from a file.
     pub fn is_valid(&self) -> bool {
         let small = |n: u64| n < 1 << 60;
         let one = |g: &Observed| g.observer.is_valid() && small(g.left_out);
-        small(self.samples as u64) && small(self.skipped as u64) && self.groups.iter().all(one)
+        small(self.samples as u64)
+            && small(self.skipped as u64)
+            && self.groups.iter().all(one)
+            && self.equalized.as_ref().is_none_or(|e| e.is_valid())
     }
 
     /// What is known of each group of a graph, constants included. Groups are found by their values, so that
     /// statistics serve a graph of which less is quantized.
     ///
     /// # Errors
-    /// A group that was not observed, or by an observer that remembers another thing than its spec asks for.
+    /// No samples where the graph needs them, a group that was not observed, or by an observer that remembers another thing than its spec asks for.
     pub fn of_groups(&self, p: &Prepared) -> Result<Vec<Observed>> {
-        if self.samples == 0 {
+        if self.samples == 0 && p.needs_data() {
             return Err(QuantizeError::NoSamples);
         }
         let mut by_values: IndexMap<&[String], Vec<&Observed>> = IndexMap::new();

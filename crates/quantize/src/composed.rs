@@ -68,6 +68,10 @@ impl Quantizer for Composed {
         self.parts.iter().all(|p| p.corrects_biases())
     }
 
+    fn equalizes(&self) -> bool {
+        self.parts.iter().all(|p| p.equalizes())
+    }
+
     fn specs(&self) -> &[Spec] {
         &self.specs
     }

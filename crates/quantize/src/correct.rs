@@ -66,17 +66,20 @@ fn rounding(p: &Prepared, quantized: &Graph, l: &Layer) -> Option<Vec<f32>> {
 /// What a dequantize of constants means.
 fn dequantized(g: &Graph, a: &Arg) -> Option<Vec<f32>> {
     let node = g.node(*a.nodes().first()?);
+    let op = node.op()?;
     let constant = |name: &str| g.constant(*node.arg(name)?.nodes().first()?);
-    let op = node.op().filter(|o| o.base() == "dequantize_per_channel")?;
-    let (q, scales) = (constant(op.schema.params[0].name.as_str())?, constant("scales")?.to_f32().into_owned());
-    let axis = match node.arg("axis") {
-        Some(Arg::Int(a)) => usize::try_from(*a).ok()?,
+    let q = constant(op.schema.params[0].name.as_str())?;
+    let (scales, zero_points, axis) = match (op.base(), node.arg("scale"), node.arg("zero_point"), node.arg("axis")) {
+        ("dequantize_per_channel", _, _, Some(Arg::Int(axis))) => {
+            (constant("scales")?.to_f32().into_owned(), constant("zero_points")?.to_i64(), usize::try_from(*axis).ok()?)
+        }
+        ("dequantize_per_tensor", Some(Arg::Float(s)), Some(Arg::Int(z)), _) => (vec![*s as f32], vec![*z], 0),
         _ => return None,
     };
     let inner: usize = q.shape().get(axis + 1..)?.iter().product();
-    let n = q.shape()[axis];
-    let levels = q.to_i64();
-    Some(levels.iter().enumerate().map(|(i, v)| *v as f32 * scales[i / inner.max(1) % n]).collect())
+    let of = |i: usize| i / inner.max(1) % scales.len();
+    let meaning = |(i, v): (usize, &i64)| (v - zero_points[of(i)]) as f32 * scales[of(i)];
+    Some(q.to_i64().iter().enumerate().map(meaning).collect())
 }
 
 /// A sum in fixed point, so that it does not depend on the order: multiples of 2⁻⁴⁰, in two halves.

@@ -80,6 +80,9 @@ pub enum QuantizeError {
     /// Statistics of another graph or quantizer.
     #[error("statistics: {0}")]
     Statistics(String),
+    /// A converted graph that contradicts itself: what convert writes never does.
+    #[error("internal error: {0}")]
+    Invariant(String),
     /// A graph that cannot be rewritten.
     #[error(transparent)]
     Ir(#[from] IrError),

@@ -4,7 +4,7 @@ use crate::error::{QuantizeError, Result};
 use crate::quantizer::{BUILT_IN, Override, PatternTest, TomlQuantizer, UnitPattern};
 use crate::select::Selector;
 use crate::spec::{self, LEAST_SCALE, ObserverKind, Scheme, Spec, SpecId};
-use cleave_numerics::{DType, QRange};
+use cleave_numerics::{DType, QRange, QScheme};
 use cleave_rewrite::{Alternatives, Pattern};
 use indexmap::IndexMap;
 use serde::Deserialize;
@@ -46,6 +46,7 @@ struct Head {
     arithmetic: Option<Arithmetic>,
     unread: Option<Unread>,
     bias_correction: Option<bool>,
+    equalization: Option<bool>,
 }
 
 /// What becomes of results that no quantized unit reads.
@@ -75,13 +76,15 @@ enum Eps {
 struct SpecEntry {
     dtype: Spanned<String>,
     range: Option<Spanned<[i64; 2]>>,
-    scheme: Spanned<String>,
+    scheme: Option<Spanned<String>>,
     observer: Option<Spanned<String>>,
     eps: Option<Spanned<Eps>>,
     scale: Option<f64>,
     zero_point: Option<i32>,
     from: Option<[String; 2]>,
     group_size: Option<usize>,
+    #[serde(default)]
+    dynamic: bool,
 }
 
 #[derive(Deserialize)]
@@ -174,6 +177,7 @@ fn read_at(text: &str, file: &str, base: &Base<'_>, depth: usize) -> Result<Toml
         divides: raw.quantizer.arithmetic == Some(Arithmetic::Divide),
         unread_float: raw.quantizer.unread == Some(Unread::Float),
         bias_correction: raw.quantizer.bias_correction == Some(true),
+        equalization: raw.quantizer.equalization == Some(true),
         specs: vec![],
         patterns: vec![],
         overrides: vec![],
@@ -184,6 +188,7 @@ fn read_at(text: &str, file: &str, base: &Base<'_>, depth: usize) -> Result<Toml
         q.divides = raw.quantizer.arithmetic.map_or(p.divides, |a| a == Arithmetic::Divide);
         q.unread_float = raw.quantizer.unread.map_or(p.unread_float, |u| u == Unread::Float);
         q.bias_correction = raw.quantizer.bias_correction.unwrap_or(p.bias_correction);
+        q.equalization = raw.quantizer.equalization.unwrap_or(p.equalization);
         q.specs = p.specs;
         q.overrides = p.overrides;
         inherited = p.patterns;
@@ -222,9 +227,12 @@ fn resolve_spec(at: &Place<'_>, name: &str, entry: &Spanned<SpecEntry>) -> Resul
     let e = entry.get_ref();
     let here = |why: &str| at.error(entry.span().start, format!("spec '{name}': {why}"));
     let whole = spec::dtype_code(e.dtype.get_ref()).ok_or_else(|| {
-        let why = format!("'{}': expected u8, s8, u16, s16, s32, s4 or u4", e.dtype.get_ref());
+        let why = format!("'{}': expected u8, s8, u16, s16, s32, s4, u4, f16 or bf16", e.dtype.get_ref());
         at.error(e.dtype.span().start, why)
     })?;
+    if whole.dtype.is_float() {
+        return cast(name, whole, e).map_err(here);
+    }
     let range = match &e.range {
         None => whole,
         Some(r) => {
@@ -236,9 +244,12 @@ fn resolve_spec(at: &Place<'_>, name: &str, entry: &Spanned<SpecEntry>) -> Resul
             QRange { min, max, ..whole }
         }
     };
-    let scheme = resolve_scheme(at, e, range, &here)?;
+    let scheme = match resolve_scheme(at, e, range, &here)? {
+        s if !e.dynamic => s,
+        s => dynamic(&s, e, range).map_err(here)?,
+    };
     let fixed_or_derived = (matches!(scheme, Scheme::Fixed { .. }), matches!(scheme, Scheme::Derived { .. }));
-    let grouped = matches!(scheme, Scheme::PerGroupSymmetric(_));
+    let grouped = matches!(scheme, Scheme::PerGroupSymmetric(_) | Scheme::PerGroupAffine(_));
     let used = (fixed_or_derived.0, fixed_or_derived.1, !fixed_or_derived.0 && !fixed_or_derived.1);
     if (!used.0 && (e.scale.is_some() || e.zero_point.is_some()))
         || (!used.1 && e.from.is_some())
@@ -260,7 +271,8 @@ fn resolve_scheme(
     range: QRange,
     here: &dyn Fn(&str) -> QuantizeError,
 ) -> Result<Scheme> {
-    Ok(match e.scheme.get_ref().as_str() {
+    let Some(named) = &e.scheme else { return Err(here("integers need a scheme")) };
+    Ok(match named.get_ref().as_str() {
         "per_tensor_affine" => Scheme::Affine,
         "per_tensor_symmetric" => Scheme::Symmetric,
         // Their zero point is 0, which unsigned integers have at their end.
@@ -268,9 +280,14 @@ fn resolve_scheme(
             return Err(here("weights are symmetric around 0: expected s4, s8 or s16"));
         }
         "per_channel_symmetric" => Scheme::PerChannelSymmetric,
-        "per_group_symmetric" => match e.group_size {
+        "per_channel_affine" | "per_group_affine" if range.dtype == DType::I32 => {
+            return Err(here("weights are integers of 4, 8 or 16 bits"));
+        }
+        "per_channel_affine" => Scheme::PerChannelAffine,
+        kind @ ("per_group_symmetric" | "per_group_affine") => match e.group_size {
+            Some(n) if n > 0 && kind == "per_group_affine" => Scheme::PerGroupAffine(n),
             Some(n) if n > 0 => Scheme::PerGroupSymmetric(n),
-            _ => return Err(here("per_group_symmetric needs group_size, 1 or more")),
+            _ => return Err(here(&format!("{kind} needs group_size, 1 or more"))),
         },
         "fixed" => {
             let (Some(scale), Some(zero_point)) = (e.scale, e.zero_point) else {
@@ -286,11 +303,37 @@ fn resolve_scheme(
             Scheme::Derived { from: e.from.clone().ok_or_else(|| here("derived needs from = [capture, capture]"))? }
         }
         other => {
-            let known =
-                "per_tensor_affine, per_tensor_symmetric, per_channel_symmetric, per_group_symmetric, fixed or derived";
-            return Err(at.error(e.scheme.span().start, format!("'{other}': expected {known}")));
+            let known = "per_tensor_affine, per_tensor_symmetric, per_channel_affine, per_channel_symmetric, \
+                         per_group_affine, per_group_symmetric, fixed or derived";
+            return Err(at.error(named.span().start, format!("'{other}': expected {known}")));
         }
     })
+}
+
+/// A spec of a floating-point type: values are cast to it.
+fn cast(name: &str, range: QRange, e: &SpecEntry) -> std::result::Result<Spec, &'static str> {
+    let numbers = e.scale.is_some() || e.zero_point.is_some() || e.group_size.is_some() || e.from.is_some();
+    let ranges = e.scheme.is_some() || e.range.is_some() || e.observer.is_some() || e.eps.is_some();
+    if numbers || ranges || e.dynamic {
+        return Err("f16 and bf16 are casts: they have a dtype and no scheme, range, observer, scale or zero point");
+    }
+    let observer = ObserverKind::Minmax;
+    Ok(Spec { name: name.into(), range, scheme: Scheme::Cast, observer, eps: LEAST_SCALE })
+}
+
+/// A scheme whose numbers are computed as the model runs.
+fn dynamic(scheme: &Scheme, e: &SpecEntry, range: QRange) -> std::result::Result<Scheme, &'static str> {
+    if e.observer.is_some() {
+        return Err("a dynamic spec observes nothing: its scale is computed as the model runs");
+    }
+    if !matches!(range.dtype, DType::U8 | DType::I8) {
+        return Err("a dynamic spec is u8 or s8");
+    }
+    match scheme {
+        Scheme::Affine => Ok(Scheme::Dynamic(QScheme::Affine)),
+        Scheme::Symmetric => Ok(Scheme::Dynamic(QScheme::Symmetric)),
+        _ => Err("a dynamic spec is per_tensor_affine or per_tensor_symmetric"),
+    }
 }
 
 fn resolve_eps(at: &Place<'_>, e: &SpecEntry) -> Result<f32> {
@@ -326,9 +369,9 @@ fn resolve_pattern(at: &Place<'_>, specs: &[Spec], shared: &Names, e: &PatternEn
     let mut inputs = resolve_inputs(at, specs, &pattern, e)?;
     let output = e.output.as_ref().map(|o| find_spec(at, specs, o)).transpose()?;
     if let (Some(o), Some(id)) = (&e.output, output)
-        && !(specs[id].observed() || matches!(specs[id].scheme, Scheme::Fixed { .. }))
+        && !(specs[id].observed() || matches!(specs[id].scheme, Scheme::Fixed { .. } | Scheme::Cast))
     {
-        return Err(at.error(o.span().start, "a result needs a per-tensor or fixed spec"));
+        return Err(at.error(o.span().start, "a result needs a per-tensor or fixed spec that is not dynamic"));
     }
     let name_at = e.name.span().start;
     let quantizes = !inputs.is_empty() || output.is_some() || !e.share.is_empty();
@@ -387,6 +430,7 @@ fn resolve_inputs(
             let why = format!("'{}' is derived from '{missing}', which this pattern does not quantize", s.get_ref());
             return Err(at.error(s.span().start, why));
         }
+        check_scales(specs, e, capture, id).map_err(|why| at.error(s.span().start, why))?;
         inputs.insert(capture.clone(), id);
     }
     for s in e.share.iter().filter(|s| *s.get_ref() != "output") {
@@ -398,6 +442,27 @@ fn resolve_inputs(
         [alone] => Err(at.error(alone.span().start, "sharing takes two")),
         _ => Ok(inputs),
     }
+}
+
+/// Biases that are derived from what has no scale before the model runs, and what is dynamic and shared.
+fn check_scales(specs: &[Spec], e: &PatternEntry, capture: &str, id: SpecId) -> std::result::Result<(), String> {
+    let dynamic = |id: SpecId| matches!(specs[id].scheme, Scheme::Dynamic(_));
+    let of = |capture: &String| e.inputs.get(capture).and_then(|s| specs.iter().position(|k| k.name == *s.get_ref()));
+    if let Scheme::Derived { from } = &specs[id].scheme
+        && let Some(x) = from.iter().find(|f| of(f).is_some_and(dynamic))
+    {
+        return Err(format!("the scale of '{x}' is not known before the model runs: leave the bias float"));
+    }
+    let cast = |id: SpecId| specs[id].scheme == Scheme::Cast;
+    if let Scheme::Derived { from } = &specs[id].scheme
+        && let Some(x) = from.iter().find(|f| of(f).is_some_and(cast))
+    {
+        return Err(format!("'{x}' is cast and has no scale to derive one from: leave the bias float"));
+    }
+    if dynamic(id) && e.share.iter().any(|s| s.get_ref() == capture) {
+        return Err(format!("'{capture}' is dynamic: its scale is its own and cannot be shared"));
+    }
+    Ok(())
 }
 
 fn resolve_override(at: &Place<'_>, specs: &[Spec], e: &OverrideEntry) -> Result<Override> {

@@ -183,12 +183,7 @@ fn fold(p: &Pair, node: &Node) -> (Tensor, Tensor) {
 
 /// Puts a constant in under a name that the source has neither as constant nor as node.
 fn constant(src: &Graph, g: &mut Graph, wish: &str, t: Tensor, of: &Node) -> NodeId {
-    let mut target = wish.to_string();
-    let mut n = 1;
-    while g.constants.contains_key(&target) || src.find(&clean(&target)).is_some() {
-        target = format!("{wish}_{n}");
-        n += 1;
-    }
+    let target = free_name(wish, |n| g.constants.contains_key(n) || src.find(&clean(n)).is_some());
     let meta = Meta::tensor(t.dtype(), t.shape().iter().map(|d| Dim::from(*d)).collect());
     g.constants.insert(target.clone(), t);
     let kind = Kind::GetAttr(ConstKind::Param);
@@ -198,4 +193,15 @@ fn constant(src: &Graph, g: &mut Graph, wish: &str, t: Tensor, of: &Node) -> Nod
 /// The name of the node that reads a constant.
 pub(crate) fn clean(target: &str) -> String {
     target.replace(['.', '/', ':'], "_")
+}
+
+/// A name like this one that is not taken.
+pub(crate) fn free_name(wish: &str, taken: impl Fn(&str) -> bool) -> String {
+    let others = (1..).map(|n| format!("{wish}_{n}"));
+    std::iter::once(wish.to_string()).chain(others).find(|n| !taken(n)).expect("invariant: names are endless")
+}
+
+/// A name that no node or constant of a graph has, so that they keep theirs.
+pub(crate) fn free_in(g: &Graph, wish: &str) -> String {
+    free_name(wish, |n| g.constants.contains_key(n) || g.find(&clean(n)).is_some())
 }

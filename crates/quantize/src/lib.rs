@@ -13,9 +13,11 @@
 mod annotate;
 mod annotations;
 mod calibrate;
+mod check;
 mod composed;
 mod convert;
 mod correct;
+mod equalize;
 mod error;
 mod file;
 mod fold;
@@ -36,6 +38,7 @@ pub use calibrate::{BoxError, CalibrateOptions, Evaluator, NonFinite, Observed, 
 pub use composed::{Composed, load, load_observing};
 pub use convert::{Converted, convert};
 pub use correct::{ChannelSums, correct_biases};
+pub use equalize::equalize;
 pub use error::{QuantizeError, Result};
 pub use plan::{MissRow, Plan, PlanRow, QParamsRow, Status};
 pub use prepare::{Group, GroupId, Prepared, prepare};

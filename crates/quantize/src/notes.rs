@@ -1,9 +1,11 @@
 //! What is remarkable about calibrated values, for the plan's notes.
 
+use crate::annotations::Unit;
 use crate::calibrate::{Observed, Statistics};
 use crate::observe::Observer;
 use crate::prepare::Prepared;
 use crate::settle::Settled;
+use cleave_numerics::DType;
 
 /// An extremum so many times as far from zero as nearly all values is an outlier.
 const OUTLIER: f32 = 8.0;
@@ -17,9 +19,10 @@ pub(crate) fn notes(p: &Prepared, stats: &Statistics, observed: &[Observed], s: 
         let all = stats.samples + stats.skipped;
         notes.push(format!("{} of {all} calibration samples were left out for NaN or infinities", stats.skipped));
     }
+    notes.extend(wide(p, s));
     for ((group, o), q) in p.groups.iter().zip(observed).zip(&s.qparams) {
         let spec = &p.specs[group.spec];
-        let Some(name) = o.values.first().filter(|_| spec.observed()) else { continue };
+        let Some(name) = o.values.first().filter(|_| spec.watched()) else { continue };
         let Some((min, max)) = o.observer.extrema() else { continue };
         if o.left_out > 0 {
             notes.push(format!("{name}: {} values that are NaN or infinite were left out of its range", o.left_out));
@@ -28,11 +31,13 @@ pub(crate) fn notes(p: &Prepared, stats: &Statistics, observed: &[Observed], s: 
             if min == 0.0 && max == 0.0 {
                 notes.push(format!("{name} is always 0 in calibration: a dead tensor, left float"));
             } else {
-                notes.push(format!("{name} spans [{min}, {max}]: a mask, left float"));
+                let why = if spec.observed() { "a mask" } else { "more than f16 holds" };
+                notes.push(format!("{name} spans [{min}, {max}]: {why}, left float"));
             }
-        } else if min == max {
+        } else if min == max && spec.observed() {
             notes.push(format!("{name} is always {min} in calibration: a constant"));
         } else if let (Some((lo, hi)), Some((from, to))) = (nearly_all(&o.observer), o.observer.range(spec))
+            && spec.observed()
             && max.max(-min) > OUTLIER * hi.max(-lo)
         {
             notes.push(format!(
@@ -43,6 +48,16 @@ pub(crate) fn notes(p: &Prepared, stats: &Statistics, observed: &[Observed], s: 
         }
     }
     notes
+}
+
+/// Units of 16-bit levels, for which the CPU backend has no integer kernels.
+fn wide(p: &Prepared, s: &Settled) -> Option<String> {
+    let wide = |u: &&Unit| u.inputs.iter().any(|i| matches!(p.specs[i.spec].range.dtype, DType::I16 | DType::U16));
+    let kept = p.units.iter().zip(&s.dropped).filter(|(_, why)| why.is_none()).map(|(u, _)| u);
+    let mut names = kept.filter(wide).map(|u| p.graph.node(u.compute).name.as_str());
+    let (first, others) = (names.next()?, names.count());
+    let all = if others == 0 { first.into() } else { format!("{first} and {others} other units") };
+    Some(format!("{all}: the CPU backend dequantizes 16-bit levels and computes in float"))
 }
 
 /// The range of 99.99 % of the values, where that is known of many.

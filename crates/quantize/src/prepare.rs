@@ -57,6 +57,12 @@ impl Prepared {
         taps
     }
 
+    /// Whether anything has to be learnt from data: weights, and activations whose scale is computed as the model
+    /// runs, need none.
+    pub fn needs_data(&self) -> bool {
+        self.groups.iter().any(|g| !g.observed.is_empty())
+    }
+
     /// The plan so far: what is to be quantized, without numbers.
     pub fn plan(&self) -> Plan {
         Plan {
@@ -98,7 +104,7 @@ pub fn prepare(g: &Graph, a: &Annotations) -> Result<Prepared> {
     })
 }
 
-fn remap(u: &Unit, at: &dyn Fn(NodeId) -> NodeId) -> Unit {
+pub(crate) fn remap(u: &Unit, at: &dyn Fn(NodeId) -> NodeId) -> Unit {
     let mut u = u.clone();
     u.nodes = u.nodes.iter().map(|n| at(*n)).collect();
     u.nodes.sort();
@@ -173,7 +179,8 @@ type Grouped = (Vec<Group>, IndexMap<(NodeId, SpecId), GroupId>);
 /// Sites of the units, joined where a pattern shares them.
 pub(crate) fn group(g: &Graph, specs: &[Spec], units: &[Unit]) -> Grouped {
     let mut sites = Sites { index: IndexMap::new(), parent: vec![] };
-    let plain = |s: SpecId| !specs[s].of_weights() && !matches!(specs[s].scheme, Scheme::Derived { .. });
+    let plain =
+        |s: SpecId| !specs[s].of_weights() && !matches!(specs[s].scheme, Scheme::Derived { .. } | Scheme::Dynamic(_));
     let mut again = vec![false; g.len()];
     for u in units {
         let mut first: Option<usize> = None;
@@ -214,7 +221,7 @@ fn collect(g: &Graph, specs: &[Spec], sites: &Sites, again: &[bool]) -> Grouped 
             groups.len() - 1
         });
         groups[id].values.push(value);
-        if specs[spec].observed() && g.constant(value).is_none() && !again[value.index()] {
+        if specs[spec].watched() && g.constant(value).is_none() && !again[value.index()] {
             groups[id].observed.push(value);
         }
         where_is.insert((value, spec), id);

@@ -11,9 +11,10 @@ use indexmap::IndexMap;
 use std::path::Path;
 
 /// The quantizers that are part of the program, by name, with their files' text.
-pub const BUILT_IN: [(&str, &str); 5] = [
+pub const BUILT_IN: [(&str, &str); 6] = [
     ("arm", include_str!("../../../patterns/arm.toml")),
     ("cpu", include_str!("../../../patterns/cpu.toml")),
+    ("dynamic", include_str!("../../../patterns/dynamic.toml")),
     ("onnx", include_str!("../../../patterns/onnx.toml")),
     ("x86", include_str!("../../../patterns/x86.toml")),
     ("xnnpack", include_str!("../../../patterns/xnnpack.toml")),
@@ -105,6 +106,12 @@ pub trait Quantizer {
         false
     }
 
+    /// Whether neighbouring layers share out the ranges of the channels between them, if that helps: see
+    /// [`crate::equalize`].
+    fn equalizes(&self) -> bool {
+        false
+    }
+
     /// The specs that its units refer to.
     fn specs(&self) -> &[Spec];
 
@@ -177,6 +184,7 @@ pub struct TomlQuantizer {
     pub(crate) divides: bool,
     pub(crate) unread_float: bool,
     pub(crate) bias_correction: bool,
+    pub(crate) equalization: bool,
     pub(crate) specs: Vec<Spec>,
     pub(crate) patterns: Vec<UnitPattern>,
     pub(crate) overrides: Vec<Override>,
@@ -284,6 +292,10 @@ impl Quantizer for TomlQuantizer {
 
     fn corrects_biases(&self) -> bool {
         self.bias_correction
+    }
+
+    fn equalizes(&self) -> bool {
+        self.equalization
     }
 
     fn specs(&self) -> &[Spec] {

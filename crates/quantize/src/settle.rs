@@ -7,6 +7,7 @@ use crate::spec::{Scheme, SpecId};
 use crate::weights;
 use cleave_ir::{Class, NodeId};
 use cleave_numerics::{DType, QParams};
+use half::f16;
 
 /// Qparams of the groups, and which units stay.
 pub(crate) struct Settled {
@@ -51,7 +52,9 @@ fn outputs(p: &Prepared, dropped: &mut [Option<String>]) -> Vec<Option<SpecId>> 
             continue;
         }
         outputs[n] = u.output.filter(|_| !excluded && !unread);
-        u.inputs.iter().for_each(|i| read[i.value.index()] = true);
+        // Levels that are computed as the model runs are computed of floats.
+        let own = |s: SpecId| matches!(p.specs[s].scheme, Scheme::Dynamic(_));
+        u.inputs.iter().filter(|i| !own(i.spec)).for_each(|i| read[i.value.index()] = true);
     }
     outputs
 }
@@ -64,11 +67,18 @@ fn judge(p: &Prepared, observed: &[Observed], masked: &[bool], id: GroupId) -> R
     }
     let name = group.values.first().map_or("", |v| p.graph.node(*v).name.as_str());
     let Observed { observer, left_out, .. } = &observed[id];
+    if spec.scheme == Scheme::Cast && !spec.watched() {
+        return Ok(CAST);
+    }
     let before_softmax = group.values.iter().any(|v| masked[v.index()]);
     if before_softmax && *left_out > 0 {
         return Err(format!("{name} holds -inf before a softmax: a mask, not an activation"));
     }
     let (min, max) = observer.extrema().ok_or_else(|| format!("{name} was never observed"))?;
+    if spec.scheme == Scheme::Cast {
+        return fits(spec.range.dtype, min, max)
+            .map_err(|far| format!("{name} reaches {far}, which f16 does not hold"));
+    }
     if min == 0.0 && max == 0.0 {
         return Err(format!("dead tensor: {name} is always 0 in calibration"));
     }
@@ -81,6 +91,15 @@ fn judge(p: &Prepared, observed: &[Observed], masked: &[bool], id: GroupId) -> R
     let dtype = group.values.first().and_then(|v| p.graph.node(*v).meta.as_tensor()).map_or(DType::F32, |t| t.dtype);
     let q = observer.qparams(spec).ok_or_else(|| format!("{name} was never observed"))?;
     Ok(QParams { scale: weights::in_type(q.scale, dtype), ..q })
+}
+
+/// What stands for the qparams of values that are cast.
+const CAST: QParams = QParams { scale: 1.0, zero_point: 0 };
+
+/// Whether a range is one of finite numbers of a type; else what is not.
+fn fits(dtype: DType, min: f32, max: f32) -> Result<QParams, f32> {
+    let far = if -min > max { min } else { max };
+    if dtype == DType::F16 && !f16::from_f32(far).is_finite() { Err(far) } else { Ok(CAST) }
 }
 
 /// Drops units that follow others whose inputs no longer come from quantized units.

@@ -20,6 +20,14 @@ pub enum Scheme {
     PerChannelSymmetric,
     /// A scale for each run of so many elements along a constant's last axis, zero point 0.
     PerGroupSymmetric(usize),
+    /// A scale and zero point for each output channel, from a constant's range.
+    PerChannelAffine,
+    /// The same for each run of so many elements along a constant's last axis.
+    PerGroupAffine(usize),
+    /// The elements as another floating-point type, that of the spec's range; no levels.
+    Cast,
+    /// One scale for the values that a tensor has, computed as the model runs.
+    Dynamic(QScheme),
     /// Given numbers.
     Fixed {
         /// Scale.
@@ -126,6 +134,7 @@ impl Spec {
     /// The scheme of the scale's formula.
     pub fn qscheme(&self) -> QScheme {
         match self.scheme {
+            Scheme::Dynamic(scheme) => scheme,
             Scheme::Symmetric | Scheme::PerChannelSymmetric | Scheme::PerGroupSymmetric(_) => QScheme::Symmetric,
             _ => QScheme::Affine,
         }
@@ -138,7 +147,25 @@ impl Spec {
 
     /// Whether it is for constants, which have many scales.
     pub fn of_weights(&self) -> bool {
-        matches!(self.scheme, Scheme::PerChannelSymmetric | Scheme::PerGroupSymmetric(_))
+        self.per_channel() || self.group_size().is_some()
+    }
+
+    /// Whether each output channel has a scale.
+    pub fn per_channel(&self) -> bool {
+        matches!(self.scheme, Scheme::PerChannelSymmetric | Scheme::PerChannelAffine)
+    }
+
+    /// Elements that have one scale, if it is of runs along the last axis.
+    pub fn group_size(&self) -> Option<usize> {
+        match self.scheme {
+            Scheme::PerGroupSymmetric(n) | Scheme::PerGroupAffine(n) => Some(n),
+            _ => None,
+        }
+    }
+
+    /// Whether values have to be seen while the graph runs: for their range, or to know that they fit.
+    pub fn watched(&self) -> bool {
+        self.observed() || (self.scheme == Scheme::Cast && self.range.dtype == DType::F16)
     }
 
     /// A short description: `u8[0, 255] affine, histogram`.
@@ -148,16 +175,20 @@ impl Spec {
         match &self.scheme {
             Scheme::Affine => format!("{dtype}[{min}, {max}] affine, {observer}"),
             Scheme::Symmetric => format!("{dtype}[{min}, {max}] symmetric, {observer}"),
-            Scheme::PerChannelSymmetric | Scheme::PerGroupSymmetric(_) => {
-                let of = match self.scheme {
-                    Scheme::PerGroupSymmetric(n) => format!("group of {n}"),
-                    _ => "channel".into(),
-                };
+            Scheme::Dynamic(QScheme::Affine) => format!("{dtype}[{min}, {max}] affine, dynamic"),
+            Scheme::Dynamic(QScheme::Symmetric) => format!("{dtype}[{min}, {max}] symmetric, dynamic"),
+            Scheme::PerChannelSymmetric
+            | Scheme::PerGroupSymmetric(_)
+            | Scheme::PerChannelAffine
+            | Scheme::PerGroupAffine(_) => {
+                let of = self.group_size().map_or("channel".into(), |n| format!("group of {n}"));
+                let kind = if self.qscheme() == QScheme::Symmetric { "symmetric" } else { "affine" };
                 match self.observer {
-                    ObserverKind::Minmax => format!("{dtype}[{min}, {max}] symmetric per {of}"),
-                    _ => format!("{dtype}[{min}, {max}] symmetric per {of}, {observer}"),
+                    ObserverKind::Minmax => format!("{dtype}[{min}, {max}] {kind} per {of}"),
+                    _ => format!("{dtype}[{min}, {max}] {kind} per {of}, {observer}"),
                 }
             }
+            Scheme::Cast => format!("{dtype}"),
             Scheme::Fixed { scale, zero_point } => {
                 format!("{dtype}[{min}, {max}] scale {scale}, zero point {zero_point}")
             }
@@ -166,7 +197,7 @@ impl Spec {
     }
 }
 
-/// The integers that a file names: XNNPACK's codes. Four bits are stored in eight.
+/// The integers that a file names: XNNPACK's codes. Four bits are stored in eight; floating-point types have none.
 pub(crate) fn dtype_code(name: &str) -> Option<QRange> {
     let (dtype, range) = match name {
         "s4" => (DType::I8, Some((-8, 7))),
@@ -176,6 +207,8 @@ pub(crate) fn dtype_code(name: &str) -> Option<QRange> {
         "u16" => (DType::U16, None),
         "s16" => (DType::I16, None),
         "s32" => (DType::I32, None),
+        "f16" => (DType::F16, Some((0, 0))),
+        "bf16" => (DType::BF16, Some((0, 0))),
         _ => return None,
     };
     let (min, max) = range.or(dtype.int_range())?;

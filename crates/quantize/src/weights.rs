@@ -4,22 +4,24 @@ use crate::observe::ChannelObserver;
 use crate::spec::{LEAST_SCALE, Spec};
 use cleave_ir::Tensor;
 use cleave_numerics::{
-    DType, QParams, QRange, bias_to_i32, choose_qparams, quantize_div, quantize_recip, reciprocal_per_channel,
+    DType, QParams, QRange, QScheme, bias_to_i32, choose_qparams, quantize_div, quantize_recip, reciprocal_per_channel,
     reciprocal_per_tensor,
 };
 use half::{bf16, f16};
 
-/// A weight as integers, with a scale for each channel.
+/// A weight as integers, with a scale and zero point for each channel.
 pub(crate) struct QuantizedWeight {
     /// The integers, in the weight's shape.
     pub q: Tensor,
     /// One for each channel.
     pub scales: Vec<f32>,
+    /// One for each channel.
+    pub zero_points: Vec<i32>,
     /// Channels that are not zero and that the spec's least scale leaves fewer than [`LEAST_LEVELS`] on either side.
     pub flattened: usize,
 }
 
-/// Quantizes a weight symmetrically along `axis`. A channel of zeros takes the widest scale of the others,
+/// Quantizes a weight along `axis`. A channel of zeros takes the widest scale of the others,
 /// at which its bias is as exact as theirs; with a floor under scales, torch's floor. `floors` are the least
 /// scales at which the channels' biases fit, or empty.
 ///
@@ -43,10 +45,13 @@ pub(crate) fn quantize_weight(
     let mut observed = ChannelObserver::new(spec.observer, axis, shape[axis]);
     observed.update(&x, shape)?;
     let floor = choose_qparams(0.0, 0.0, spec.range, spec.qscheme(), spec.eps).scale;
-    let mut scales: Vec<f32> = observed.qparams(spec).iter().map(|q| q.map_or(floor, |q| q.scale)).collect();
+    let chosen = observed.qparams(spec);
+    let mut scales: Vec<f32> = chosen.iter().map(|q| q.map_or(floor, |q| q.scale)).collect();
+    let zero_points: Vec<i32> = chosen.iter().map(|q| q.map_or(0, |q| q.zero_point)).collect();
     if spec.eps == LEAST_SCALE {
         let widest = scales.iter().copied().fold(0.0, f32::max);
-        let widest = if widest > LEAST_SCALE { widest } else { 1.0 / spec.range.max as f32 };
+        let steps = if spec.qscheme() == QScheme::Affine { spec.range.max - spec.range.min } else { spec.range.max };
+        let widest = if widest > LEAST_SCALE { widest } else { 1.0 / steps as f32 };
         let zero = observed.channels().iter().map(|o| o.extrema() == Some((0.0, 0.0)));
         scales.iter_mut().zip(zero).filter(|(_, z)| *z).for_each(|(s, _)| *s = widest);
     }
@@ -55,10 +60,10 @@ pub(crate) fn quantize_weight(
     let inner: usize = shape[axis + 1..].iter().product();
     let QRange { min, max, dtype } = spec.range;
     let rows = x.chunks(inner.max(1)).enumerate().flat_map(|(i, row)| {
-        let scale = scales[i % shape[axis]];
+        let (scale, zp) = (scales[i % shape[axis]], zero_points[i % shape[axis]]);
         let inverse = reciprocal_per_channel(scale);
         row.iter().map(move |v| {
-            if divides { quantize_div(*v, scale, 0, min, max) } else { quantize_recip(*v, inverse, 0, min, max) }
+            if divides { quantize_div(*v, scale, zp, min, max) } else { quantize_recip(*v, inverse, zp, min, max) }
         })
     });
     let q = integers(shape, rows, dtype);
@@ -66,7 +71,7 @@ pub(crate) fn quantize_weight(
         spec.eps > LEAST_SCALE && **s <= spec.eps && *reach > 0.0 && *reach < **s * LEAST_LEVELS
     };
     let flattened = reaches(&x, shape, axis).into_iter().zip(&scales).filter(flat).count();
-    Ok(QuantizedWeight { q, scales, flattened })
+    Ok(QuantizedWeight { q, scales, zero_points, flattened })
 }
 
 /// The greatest magnitude of each channel along an axis.
@@ -128,6 +133,15 @@ pub(crate) fn quantize_constant(t: &Tensor, p: QParams, range: QRange, divides: 
         false => quantize_recip(*v, inverse, p.zero_point, range.min, range.max),
     });
     integers(t.shape(), q, range.dtype)
+}
+
+/// A constant as half-precision numbers, rounded to nearest.
+pub(crate) fn cast(t: &Tensor, dtype: DType) -> Tensor {
+    let x = t.to_f32();
+    match dtype {
+        DType::BF16 => Tensor::new(t.shape(), x.iter().map(|v| bf16::from_f32(*v)).collect()),
+        _ => Tensor::new(t.shape(), x.iter().map(|v| f16::from_f32(*v)).collect()),
+    }
 }
 
 /// Integers that are known to fit, as a tensor of their type.

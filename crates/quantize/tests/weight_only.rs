@@ -1,11 +1,9 @@
 //! Weights as integers per group or channel beside float activations.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-use cleave_ir::{Graph, Levels, NodeId, Tensor, text, verify};
-use cleave_quantize::{
-    BoxError, CalibrateOptions, Converted, Evaluator, Selection, Status, TomlQuantizer, annotate, calibrate, convert,
-    prepare,
-};
+use cleave_ir::{Levels, Tensor, text, verify};
+use cleave_numerics::DType;
+use cleave_quantize::{Converted, Selection, Statistics, Status, TomlQuantizer, annotate, convert, prepare};
 
 const NET: &str = r#"graph(%x: f32[N, 8]) {
   %w = param "w": f32[2, 8]
@@ -17,21 +15,6 @@ const NET: &str = r#"graph(%x: f32[N, 8]) {
 
 const W: [f32; 16] = [7.5, 1.0, -2.0, -7.5, 0.75, 0.1, -0.75, 0.4, 0.0, 0.0, 0.0, 0.0, 15.0, -15.0, 3.0, 0.5];
 
-/// No activation is observed, so nobody need run the graph.
-struct Nothing;
-
-impl Evaluator for Nothing {
-    fn run(
-        &mut self,
-        _: &Graph,
-        _: &[Tensor],
-        _: &[NodeId],
-        _: &mut dyn FnMut(NodeId, &Tensor),
-    ) -> Result<Vec<Tensor>, BoxError> {
-        Ok(vec![])
-    }
-}
-
 fn quantizer(dtype: &str, scheme: &str) -> Result<TomlQuantizer, String> {
     let text = format!(
         "[quantizer]\nname = \"mine\"\narithmetic = \"divide\"\n[spec.weight]\ndtype = \"{dtype}\"\n{scheme}\n[[pattern]]\nname = \"linear\"\nmatch = \"linear(x, w, b?)\"\nwhere = [\"constant(w)\"]\ninputs = {{ w = \"weight\" }}\n"
@@ -40,14 +23,16 @@ fn quantizer(dtype: &str, scheme: &str) -> Result<TomlQuantizer, String> {
 }
 
 fn converted(dtype: &str, group: usize) -> Converted {
+    by(&quantizer(dtype, &format!("scheme = \"per_group_symmetric\"\ngroup_size = {group}")).unwrap(), W)
+}
+
+/// The network with this weight, converted without data.
+fn by(q: &TomlQuantizer, w: [f32; 16]) -> Converted {
     let mut g = text::parse(NET).unwrap();
-    g.constants.insert("w".into(), Tensor::new(&[2, 8], W.to_vec()));
+    g.constants.insert("w".into(), Tensor::new(&[2, 8], w.to_vec()));
     g.constants.insert("b".into(), Tensor::new(&[2], vec![0.5f32, -0.5]));
-    let q = quantizer(dtype, &format!("scheme = \"per_group_symmetric\"\ngroup_size = {group}")).unwrap();
-    let p = prepare(&g, &annotate(&g, &q, &Selection::default()).unwrap()).unwrap();
-    let sample = [Ok(vec![])].into_iter();
-    let stats = calibrate(&p, &mut Nothing, sample, CalibrateOptions::default(), &mut |_| {}).unwrap();
-    let c = convert(&p, &stats).unwrap();
+    let p = prepare(&g, &annotate(&g, q, &Selection::default()).unwrap()).unwrap();
+    let c = convert(&p, &Statistics::new(&p)).unwrap();
     verify::verify(&c.graph, Levels::ALL).unwrap();
     c
 }
@@ -88,5 +73,76 @@ fn groups_that_do_not_fit_are_told() {
     );
     for dtype in ["u8", "u4"] {
         assert!(refused(dtype, "scheme = \"per_channel_symmetric\"").contains("weights are symmetric around 0"));
+    }
+}
+
+#[test]
+fn affine_weights_have_zero_points() {
+    let of = |dtype: &str, scheme: &str| by(&quantizer(dtype, scheme).unwrap(), W);
+    let c = of("u4", "scheme = \"per_channel_affine\"");
+    let line = "dequantize_per_channel(%w_q, %w_scale, %w_zero_point, 0, 0, 15, u8): f32[2, 8]";
+    assert!(c.graph.to_string().contains(line), "{}", c.graph);
+    let constants = &c.graph.constants;
+    // [-7.5, 7.5] and [-15, 15] over 15 steps; halves go to the even neighbour, 0 - rne(-7.5) = 8.
+    assert_eq!(constants["w_scale"].to_f32().as_ref(), [1.0, 2.0]);
+    assert_eq!(constants["w_zero_point"].to_i64(), [8, 8]);
+    let q = [15, 9, 6, 0, 9, 8, 7, 8, 8, 8, 8, 8, 15, 0, 10, 8];
+    assert_eq!(constants["w_q"].elements::<u8>().unwrap().as_ref(), q);
+    let c = of("s4", "scheme = \"per_channel_affine\"");
+    assert_eq!(c.graph.constants["w_zero_point"].to_i64(), [0, 0]);
+    assert_eq!(c.graph.constants["w_q"].elements::<i8>().unwrap().as_ref(), q.map(|v| v as i8 - 8));
+    let c = of("u4", "scheme = \"per_group_affine\"\ngroup_size = 4");
+    let constants = &c.graph.constants;
+    // [-0.75, 0.75] over 15 steps is 0.1; the group of zeros takes the widest scale.
+    assert_eq!(constants["w_scale"].to_f32().as_ref(), [1.0, 0.1, 2.0, 2.0]);
+    assert_eq!(constants["w_zero_point"].to_i64(), [8, 8, 0, 8]);
+    let q = [15, 9, 6, 0, 15, 9, 0, 12, 0, 0, 0, 0, 15, 0, 10, 8];
+    assert_eq!(constants["w_q"].elements::<u8>().unwrap().as_ref(), q);
+}
+
+#[test]
+fn halves_are_stored_and_computed_in_float() {
+    for (name, dtype) in [("f16", DType::F16), ("bf16", DType::BF16)] {
+        let mut w = W;
+        w[1] = 1.0 / 3.0;
+        let c = by(&quantizer(name, "").unwrap(), w);
+        let text = c.graph.to_string();
+        for line in [
+            format!("%w_{name} = param \"w_{name}\": {name}[2, 8]"),
+            format!("%w_f32 = aten._to_copy(%w_{name}, f32): f32[2, 8]"),
+            "%linear = aten.linear(%x, %w_f32, %b): f32[N, 2]".into(),
+        ] {
+            assert!(text.contains(&line), "{line}\n{text}");
+        }
+        let stored = &c.graph.constants[&format!("w_{name}")];
+        assert_eq!(stored.dtype(), dtype);
+        let third = if dtype == DType::F16 { 1365.0 / 4096.0 } else { 171.0 / 512.0 };
+        assert_eq!((stored.to_f32()[0], stored.to_f32()[1]), (7.5, third));
+        assert_eq!(c.plan.row("linear").unwrap().status, Status::Quantized);
+    }
+    let mut w = W;
+    w[3] = -65_520.0;
+    let c = by(&quantizer("f16", "").unwrap(), w);
+    let row = c.plan.row("linear").unwrap();
+    assert_eq!((row.status, row.reason.as_deref()), (Status::Float, Some("w reaches -65520, which f16 does not hold")));
+    assert!(c.graph.constants.contains_key("w") && !c.graph.constants.contains_key("w_f16"));
+    assert_eq!(by(&quantizer("bf16", "").unwrap(), w).plan.row("linear").unwrap().status, Status::Quantized);
+}
+
+#[test]
+fn what_means_nothing_is_an_error() {
+    for (dtype, rest, why) in [
+        ("f16", "scheme = \"per_tensor_affine\"", "f16 and bf16 are casts"),
+        ("f16", "zero_point = 3", "f16 and bf16 are casts"),
+        ("bf16", "observer = \"minmax\"", "f16 and bf16 are casts"),
+        ("bf16", "dynamic = true", "f16 and bf16 are casts"),
+        ("u4", "", "integers need a scheme"),
+        ("u4", "scheme = \"per_group_affine\"", "per_group_affine needs group_size, 1 or more"),
+        ("u4", "scheme = \"per_channel_affine\"\nzero_point = 3", "a key that its scheme does not use"),
+        ("s32", "scheme = \"per_channel_affine\"", "weights are integers of 4, 8 or 16 bits"),
+        ("f8", "", "expected u8, s8, u16, s16, s32, s4, u4, f16 or bf16"),
+    ] {
+        let said = quantizer(dtype, rest).err().unwrap();
+        assert!(said.contains(why), "{dtype} {rest}: {said}");
     }
 }

@@ -1,9 +1,9 @@
 //! `cleave calibrate`: statistics of a model on some samples as a file, and files of shards merged.
 
-use super::RunArgs;
 use super::data::{ImageArgs, Part, open};
 use super::out::{Out, bytes, peak_rss_mib, progress};
 use super::quantize::OnNan;
+use super::{Choice, RunArgs};
 use crate::calibration::{self, Calibration};
 use crate::error::{Error, Result};
 use crate::pipeline::{self, Samples, Settings};
@@ -51,15 +51,11 @@ struct One {
     /// The first N samples, or those from A up to, but not with, B [default: all].
     #[arg(long, value_name = "N|A..B")]
     samples: Option<String>,
-    /// The quantizer that the statistics are for, a built-in name or a file.
-    #[arg(long, value_name = "NAME|FILE", default_value = "cpu")]
-    quantizer: String,
+    #[command(flatten)]
+    choice: Choice,
     /// The observer of activations in place of the quantizer's own.
     #[arg(long, value_name = "NAME", value_parser = ObserverKind::parse)]
     observer: Option<ObserverKind>,
-    /// Leave these nodes in float: an op, node, module glob or pattern.
-    #[arg(long, value_name = "SELECTOR")]
-    float: Vec<String>,
     /// What to do with values that are NaN or infinite: an error, leave out the sample, or leave out the values.
     #[arg(long, value_enum, default_value_t)]
     on_nan: OnNan,
@@ -89,9 +85,10 @@ fn calibrate(a: &One, out: &mut Out) -> Result<bool> {
     let export = cleave_formats::read(model)?;
     let data = open(calib, &export, &a.images)?;
     let settings = Settings {
-        quantizer: a.quantizer.clone(),
+        quantizer: a.choice.quantizer("cpu"),
         observer: a.observer,
-        float: a.float.clone(),
+        float: a.choice.float.clone(),
+        only: a.choice.only.clone(),
         non_finite: a.on_nan.into(),
         run: a.run.options()?,
         ..Settings::default()

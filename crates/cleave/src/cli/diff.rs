@@ -121,7 +121,7 @@ pub fn graph_json(stage: &str, g: &Graph) -> Result<Value> {
     serde_json::to_value(json!({
         "stage": stage, "nodes": nodes, "ops": op_counts(g),
         "parameters": constants(summary.parameters), "buffers": constants(summary.buffers),
-        "macs": summary.total_macs(), "macs_at": summary.sizes,
+        "macs": summary.total_macs(), "macs_at": summary.sizes, "provenance": summary.provenance,
     }))
     .map_err(|e| Error::other(e.to_string()))
 }

@@ -1,7 +1,7 @@
 //! `cleave explain`: what was decided for each node, and why.
 
 use super::out::Out;
-use super::{RunArgs, data};
+use super::{Choice, RunArgs, data};
 use crate::error::{Error, Result};
 use crate::model::is_quantized;
 use crate::pipeline::read_plan;
@@ -20,15 +20,8 @@ pub struct Args {
     model: PathBuf,
     /// Only this node, with what nearly matched.
     node: Option<String>,
-    /// The quantizer: a built-in name or a file; a further one takes what those before left [default: cpu].
-    #[arg(long, value_name = "NAME|FILE")]
-    quantizer: Vec<String>,
-    /// Leave these nodes in float: an op, node, module glob or pattern.
-    #[arg(long, value_name = "SELECTOR")]
-    float: Vec<String>,
-    /// Quantize these units and no others: an op, node, module glob or pattern.
-    #[arg(long, value_name = "SELECTOR")]
-    only: Vec<String>,
+    #[command(flatten)]
+    choice: Choice,
     /// Sizes of symbolic dimensions, as N=1; what is not named is 1.
     #[arg(long, value_name = "SYMBOL=SIZE")]
     bind: Vec<String>,
@@ -37,10 +30,9 @@ pub struct Args {
 }
 
 pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
-    let quantizer = if a.quantizer.is_empty() { "cpu".into() } else { a.quantizer.join(",") };
-    let model = Model::read(&a.model)?.with_quantizer(&quantizer, &a.float).with_only(&a.only);
+    let model = a.choice.of(Model::read(&a.model)?);
     let (mut plan, g) = if is_quantized(model.export()) {
-        if !(a.quantizer.is_empty() && a.float.is_empty() && a.only.is_empty()) {
+        if a.choice.is_given() {
             let why = "the model is quantized already; --quantizer, --float and --only are for float models";
             return Err(Error::other(format!("{}: {why}", a.model.display())));
         }

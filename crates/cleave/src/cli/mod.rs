@@ -15,9 +15,11 @@ mod patterns;
 mod quantize;
 mod run;
 mod show;
+mod snapshot;
 mod test;
 
 use crate::error::{Error, Result};
+use crate::stage::Model;
 use clap::{Parser, Subcommand};
 use cleave_kernels::Isa;
 use cleave_runtime::Options;
@@ -58,6 +60,8 @@ enum Command {
     Ops(lists::OpsArgs),
     /// List quantizers and their patterns, or check a quantizer file.
     Patterns(patterns::Args),
+    /// Keep a model's annotated graph under test as a text file.
+    Snapshot(snapshot::Args),
     /// Run a model on arrays and write its outputs.
     Run(run::Args),
     /// Compare two models on data: signal to noise, cosine, top-1.
@@ -84,6 +88,7 @@ pub fn main() -> ExitCode {
         Command::Tables(a) => lists::tables(a, &mut out),
         Command::Ops(a) => lists::ops(a, &mut out),
         Command::Patterns(a) => patterns::run(a, &mut out),
+        Command::Snapshot(a) => snapshot::run(a, &mut out),
         Command::Run(a) => run::run(a, &mut out),
         Command::Compare(a) => compare::run(a, &mut out),
         Command::Test(a) => test::run(a, &mut out),
@@ -97,8 +102,38 @@ pub fn main() -> ExitCode {
         Err(e) => {
             // Standard error may be closed as well; there is nobody left to tell then.
             let _ = writeln!(std::io::stderr(), "error: {e}");
-            ExitCode::from(1)
+            ExitCode::from(if matches!(e, Error::Usage(_)) { 2 } else { 1 })
         }
+    }
+}
+
+/// By what a command quantizes, and which units.
+#[derive(clap::Args, Debug, Clone)]
+struct Choice {
+    /// The quantizer, a built-in name or a file; a further one takes what those before left
+    /// [default: cpu, or as the output's name asks: onnx for .onnx, xnnpack for .pt2].
+    #[arg(long, value_name = "NAME|FILE")]
+    quantizer: Vec<String>,
+    /// Leave these nodes in float: an op, node, module glob or pattern.
+    #[arg(long, value_name = "SELECTOR")]
+    float: Vec<String>,
+    /// Quantize these units and no others: an op, node, module glob or pattern.
+    #[arg(long, value_name = "SELECTOR")]
+    only: Vec<String>,
+}
+
+impl Choice {
+    fn quantizer(&self, default: &str) -> String {
+        if self.quantizer.is_empty() { default.into() } else { self.quantizer.join(",") }
+    }
+
+    fn is_given(&self) -> bool {
+        !(self.quantizer.is_empty() && self.float.is_empty() && self.only.is_empty())
+    }
+
+    /// The model, to be annotated so.
+    fn of(&self, model: Model) -> Model {
+        model.with_quantizer(&self.quantizer("cpu"), &self.float).with_only(&self.only)
     }
 }
 

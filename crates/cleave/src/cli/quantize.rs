@@ -1,15 +1,17 @@
 //! `cleave quantize`: the whole pipeline to a file.
 
-use super::RunArgs;
 use super::data::{ImageArgs, Part, open};
 use super::explain::status;
 use super::out::{Out, bytes, decibels, number, peak_rss_mib, progress};
+use super::{Choice, RunArgs};
 use crate::calibration::{self, Calibration};
 use crate::error::{Error, Result};
 use crate::metrics::Similarity;
 use crate::pipeline::{self, Format, Quantized, Samples, Settings, plan_counts};
+use crate::provenance::{Provenance, Source};
 use crate::table::Table;
-use cleave_quantize::{NonFinite, ObserverKind, Status};
+use cleave_ir::Graph;
+use cleave_quantize::{NonFinite, ObserverKind, Statistics, Status};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -21,8 +23,9 @@ pub struct Args {
     /// Where the quantized model goes: .clv, .onnx or .pt2. An existing file is replaced when all is done.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Calibration data: a folder or file of .npy, .npz, images or .pb. With --stats only the check reads it.
-    #[arg(long, value_name = "DATA", required_unless_present = "stats")]
+    /// Calibration data: a folder or file of .npy, .npz, images or .pb. With --stats only the check reads it; a
+    /// quantizer that observes nothing needs none.
+    #[arg(long, value_name = "DATA")]
     calib: Option<PathBuf>,
     /// Statistics that `cleave calibrate` or --save-stats wrote, in place of calibrating here.
     #[arg(long, value_name = "FILE", conflicts_with = "save_stats")]
@@ -33,16 +36,8 @@ pub struct Args {
     /// Samples that are used [default: all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "calib")]
     samples: Option<u32>,
-    /// The quantizer, a built-in name or a file; a further one takes what those before left
-    /// [default: cpu for .clv, onnx for .onnx, xnnpack for .pt2].
-    #[arg(long, value_name = "NAME|FILE")]
-    quantizer: Vec<String>,
-    /// Leave these nodes in float: an op, node, module glob or pattern.
-    #[arg(long, value_name = "SELECTOR")]
-    float: Vec<String>,
-    /// Quantize these units and no others: an op, node, module glob or pattern.
-    #[arg(long, value_name = "SELECTOR")]
-    only: Vec<String>,
+    #[command(flatten)]
+    choice: Choice,
     /// The observer of activations in place of the quantizer's own: histogram, minmax, percentile:99.9, entropy, mse, …
     #[arg(long, value_name = "NAME", value_parser = ObserverKind::parse)]
     observer: Option<ObserverKind>,
@@ -96,16 +91,21 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
         _ => None,
     };
     let settings = Settings {
-        quantizer: if a.quantizer.is_empty() { format.quantizer().into() } else { a.quantizer.join(",") },
+        quantizer: a.choice.quantizer(format.quantizer()),
         observer: a.observer,
-        float: a.float.clone(),
-        only: a.only.clone(),
+        float: a.choice.float.clone(),
+        only: a.choice.only.clone(),
         non_finite: a.on_nan.into(),
         check: a.check as usize,
         run: a.run.options()?,
     };
-    let mut q = quantized(a, &export, part.as_ref(), &settings)?;
+    let (mut q, learnt) = quantized(a, &export, part.as_ref(), &settings)?;
     q.converted.plan.notes.extend(format.caveat(&q.converted.graph).map(String::from));
+    let source = Source::new(&a.model, &learnt.model)?;
+    Provenance::new(source, &q, &settings, learnt.runs.clone()).stamp(&mut q.converted.graph)?;
+    if let Some(path) = &a.save_stats {
+        learnt.write(path)?;
+    }
     let writing = Instant::now();
     pipeline::write_with(&a.output, &q.converted.graph, Some(&q.converted.plan))?;
     let mut seconds = q.seconds.clone();
@@ -114,31 +114,40 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     report(a, out, &q, &seconds)
 }
 
-fn quantized(a: &Args, export: &cleave_ir::Graph, part: Option<&Part<'_>>, settings: &Settings) -> Result<Quantized> {
-    let given = match &a.stats {
-        Some(path) => Some((path, Calibration::read(path)?)),
-        None => None,
-    };
+/// Calibrates, or takes what was learnt before, and quantizes.
+fn quantized(
+    a: &Args,
+    export: &Graph,
+    part: Option<&Part<'_>>,
+    settings: &Settings,
+) -> Result<(Quantized, Calibration)> {
+    let given = a.stats.as_ref().map(|path| Calibration::read(path)).transpose()?;
+    let model = calibration::identify(&a.model, export);
     let mut ready = pipeline::prepare(export, settings)?;
-    let statistics = match (given, part) {
-        (Some((path, c)), _) => {
-            c.check(path, &calibration::identify(&a.model, export), &ready)?;
-            c.statistics
+    let quantizer = ready.annotations.quantizer.clone();
+    let of = |statistics, runs| Calibration { model: model.clone(), quantizer: quantizer.clone(), runs, statistics };
+    let learnt = match (given, &a.stats, part, &a.calib) {
+        (Some(c), Some(path), ..) => {
+            c.check(path, &model, &ready)?;
+            c
         }
-        (None, Some(part)) => {
+        (_, _, Some(part), Some(calib)) => {
             let bar = progress("calibrating", part.len());
-            let done = pipeline::calibrate(&mut ready, part, settings, &mut |_, n, _| bar.set_position(n as u64));
+            let done = pipeline::calibrate(&mut ready, part, settings, &mut |_, n, all| {
+                bar.set_length(all as u64);
+                bar.set_position(n as u64);
+            });
             bar.finish_and_clear();
-            done?
+            of(done?, vec![part.run(calib)?])
         }
-        (None, None) => return Err(Error::other("expected --calib DATA or --stats FILE")),
+        _ if !ready.prepared.needs_data() => of(Statistics::new(&ready.prepared), vec![]),
+        _ => {
+            let why = format!("expected --calib DATA or --stats FILE: '{quantizer}' observes activations");
+            return Err(Error::Usage(why));
+        }
     };
-    let q = pipeline::finish(ready, statistics, part, settings)?;
-    if let (Some(path), Some(part), Some(calib)) = (&a.save_stats, part, &a.calib) {
-        let model = calibration::identify(&a.model, export);
-        Calibration::new(model, &q.annotations.quantizer, part.run(calib)?, q.statistics.clone()).write(path)?;
-    }
-    Ok(q)
+    let q = pipeline::finish(ready, learnt.statistics.clone(), part, settings)?;
+    Ok((q, learnt))
 }
 
 fn size(p: &std::path::Path) -> u64 {
@@ -176,9 +185,6 @@ fn report(a: &Args, out: &mut Out, q: &Quantized, seconds: &indexmap::IndexMap<&
         0 => out.say("not checked: float and int8 are compared where there is data (--calib)"),
         n => out.say(format!("float beside int8 on {n} calibration samples:\n{t}")),
     }
-    if let Some([was, is]) = q.check.corrected {
-        out.say(format!("corrected biases: outputs {} → {}", decibels(was), decibels(is)));
-    }
     let stages: Vec<String> = seconds.iter().map(|(s, t)| format!("{s} {t:.2} s")).collect();
     out.say(format!("{} → {}; {}", bytes(size(&a.model)), bytes(size(&a.output)), stages.join(", ")));
     out.say(format!("wrote {}", a.output.display()));
@@ -190,7 +196,7 @@ fn report(a: &Args, out: &mut Out, q: &Quantized, seconds: &indexmap::IndexMap<&
     out.document(&json!({
         "output": a.output, "bytes_in": size(&a.model), "bytes_out": size(&a.output),
         "plan": {"compute_nodes": all, "quantized": quantized, "float": float, "notes": plan.notes},
-        "check": {"samples": q.check.samples, "outputs": figures(&q.check.outputs), "worst": figures(worst), "corrected_db": q.check.corrected.map(|c| c.map(number))},
+        "check": {"samples": q.check.samples, "outputs": figures(&q.check.outputs), "worst": figures(worst), "gains": q.check.gains},
         "seconds": seconds, "peak_rss_mib": peak_rss_mib(),
     }))?;
     Ok(true)

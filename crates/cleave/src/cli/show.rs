@@ -3,7 +3,7 @@
 use super::diff::graph_json;
 use super::explain::plan_of;
 use super::out::{Out, bytes, progress};
-use super::{RunArgs, data};
+use super::{Choice, RunArgs, data};
 use crate::chain;
 use crate::dot;
 use crate::draw::{self, Options};
@@ -49,9 +49,8 @@ pub struct Args {
     /// Only the chain of ops that begins at this node: each the one user of the one before it.
     #[arg(long, value_name = "NODE", conflicts_with_all = ["focus", "format", "full", "output"])]
     chain: Option<String>,
-    /// The quantizer of the annotated stage: a built-in name or a file.
-    #[arg(long, value_name = "NAME|FILE")]
-    quantizer: Option<String>,
+    #[command(flatten)]
+    choice: Choice,
     /// Sizes of symbolic dimensions for the plan, summary or drawing, as N=1; what is not named is 1 in the plan.
     #[arg(long, value_name = "SYMBOL=SIZE")]
     bind: Vec<String>,
@@ -64,7 +63,7 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     let format = format(a)?;
     refuse_unused(a, &stages, format, out.is_json())?;
     let bar = progress("stages", stages.len() + 1);
-    let model = Model::read(&a.model)?.with_quantizer(a.quantizer.as_deref().unwrap_or("cpu"), &[]);
+    let model = a.choice.of(Model::read(&a.model)?);
     bar.inc(1);
     if stages == [Stage::Plan] {
         bar.finish_and_clear();
@@ -172,6 +171,8 @@ fn format(a: &Args) -> Result<&str> {
     }
 }
 
+const IS_FOR_ANNOTATION: &str = "is for the stages annotated and prepared";
+
 /// Options that these stages or this format have no use for.
 fn refuse_unused(a: &Args, stages: &[Stage], format: &str, is_json: bool) -> Result<()> {
     let annotates = stages.iter().any(|s| matches!(s, Stage::Annotated | Stage::Prepared));
@@ -179,7 +180,9 @@ fn refuse_unused(a: &Args, stages: &[Stage], format: &str, is_json: bool) -> Res
     let drawing = matches!(format, "svg" | "html");
     let unused = [
         ("--table", a.table.is_some() && !a.stage.is_empty() && !plan, "beside --stage is for the stage plan"),
-        ("--quantizer", a.quantizer.is_some() && !annotates, "is for the stages annotated and prepared"),
+        ("--quantizer", !a.choice.quantizer.is_empty() && !annotates, IS_FOR_ANNOTATION),
+        ("--float", !a.choice.float.is_empty() && !annotates, IS_FOR_ANNOTATION),
+        ("--only", !a.choice.only.is_empty() && !annotates, IS_FOR_ANNOTATION),
         (
             "--bind",
             !a.bind.is_empty() && !plan && !matches!(format, "summary" | "svg" | "html"),

@@ -248,6 +248,22 @@ fn typed_bytes(t: &TensorProto, dtype: DType, count: usize) -> Result<Vec<u8>, S
     Err(format!("tensor of {:?}: expected {count} elements of {dtype}, found {found}", t.dims))
 }
 
+/// The number of the type of four bits that this one holds in ONNX, 0 of none.
+fn four_bits(dtype: DType) -> i32 {
+    NARROW.iter().find(|(_, d, bits)| *d == dtype && *bits == 4).map_or(0, |(code, ..)| *code)
+}
+
+/// Integers that fit four bits, two in a byte, the first in the lower half.
+pub fn packed(t: &Tensor) -> Vec<u8> {
+    t.to_bytes().chunks(2).map(|pair| pair[0] & 15 | pair.get(1).map_or(0, |b| b << 4)).collect()
+}
+
+/// A tensor of u8 or i8 as a message of the type of four bits.
+pub fn packed_proto_of(name: &str, t: &Tensor) -> TensorProto {
+    let raw_data = Some(Buffer::from(packed(t)));
+    TensorProto { data_type: four_bits(t.dtype()), raw_data, ..proto_of(name, t) }
+}
+
 /// A tensor as a message, its elements as raw bytes.
 pub fn proto_of(name: &str, t: &Tensor) -> TensorProto {
     TensorProto {

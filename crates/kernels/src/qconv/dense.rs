@@ -7,8 +7,9 @@
 use super::geometry::{Geometry, Placement, Walk};
 use super::pack::{self, Block, Order, Packed, Segments, Source};
 use super::program::ProgramRun;
+use super::spec::InputLevels;
 use super::tile::{Columns, Epilogue, Table, Tile, select};
-use crate::buffer::SLACK;
+use crate::buffer::{ALIGN, SLACK};
 use crate::{Isa, KernelError, Level, SharedMut, ThreadPool};
 use std::ops::Range;
 
@@ -46,6 +47,13 @@ impl Io<'_> {
     }
 }
 
+/// Where accumulators start, and what they are multiplied by; for each column.
+#[derive(Clone, Copy)]
+struct Folded<'a> {
+    bias: &'a [i32],
+    scale: &'a [f32],
+}
+
 /// A packed dense or grouped convolution.
 #[derive(Clone, Debug)]
 pub(super) struct Dense {
@@ -59,7 +67,8 @@ pub(super) struct Dense {
     walk: Walk,
     /// Bytes of the copy, or 0.
     halo: usize,
-    zx: u8,
+    /// None where each run brings it.
+    zx: Option<u8>,
 }
 
 impl Dense {
@@ -92,9 +101,15 @@ impl Dense {
         self.geometry.n = n;
     }
 
-    /// Bytes of scratch that a run needs.
+    /// Bytes of scratch that a run needs: the copy, and per-column operands that depend on the input's levels.
     pub fn scratch_bytes(&self) -> usize {
-        if self.halo > 0 { self.halo + SLACK } else { 0 }
+        let columns = if self.zx.is_none() { 2 * self.column_bytes() } else { 0 };
+        if self.halo > 0 { (self.halo + SLACK).next_multiple_of(ALIGN) + columns } else { columns }
+    }
+
+    /// Bytes of one operand of all columns.
+    fn column_bytes(&self) -> usize {
+        (self.packed.bias.len() * size_of::<i32>()).next_multiple_of(ALIGN)
     }
 
     /// Rows and columns of the tile of the first block.
@@ -111,9 +126,32 @@ impl Dense {
     }
 
     /// Runs all images. The caller has checked the lengths of everything.
-    pub fn run(&self, pool: &ThreadPool, io: &Io<'_>, scratch: &mut [u8]) {
-        let x = if self.halo > 0 { self.copy_with_borders(pool, io.x, scratch) } else { io.x };
-        self.split(pool, &|_, rows, block| self.block(x, io, rows, block));
+    pub fn run(&self, pool: &ThreadPool, io: &Io<'_>, levels: Option<InputLevels>, scratch: &mut [u8]) {
+        let (x, columns) = self.begin(pool, io.x, levels, scratch);
+        self.split(pool, &|_, rows, block| self.block(x, io, columns, rows, block));
+    }
+
+    /// The input with its borders, and what stands beside the accumulators of each column.
+    fn begin<'a>(
+        &'a self,
+        pool: &ThreadPool,
+        x: &'a [u8],
+        levels: Option<InputLevels>,
+        scratch: &'a mut [u8],
+    ) -> (&'a [u8], Folded<'a>) {
+        let columns = if self.zx.is_none() { 2 * self.column_bytes() } else { 0 };
+        let (columns, copy) = scratch.split_at_mut(columns);
+        let zx = self.zx.or(levels.map(|l| l.zero_point)).unwrap_or(0);
+        let x = if self.halo > 0 { self.copy_with_borders(pool, x, zx, copy) } else { x };
+        let Packed { bias, scale, .. } = &self.packed;
+        let Some(levels) = levels else { return (x, Folded { bias, scale }) };
+        let (b, s) = columns.split_at_mut(self.column_bytes());
+        let b: &mut [i32] = &mut bytemuck::cast_slice_mut(b)[..bias.len()];
+        let s: &mut [f32] = &mut bytemuck::cast_slice_mut(s)[..scale.len()];
+        // What is packed is -Σw: the whole fits an i32 for every zero point.
+        b.iter_mut().zip(bias.iter()).for_each(|(b, sum)| *b = i32::from(zx) * sum);
+        s.iter_mut().zip(scale.iter()).for_each(|(s, sw)| *s = levels.scale * sw);
+        (x, Folded { bias: b, scale: s })
     }
 
     /// Floats of one task's buffer for a program.
@@ -122,14 +160,14 @@ impl Dense {
     }
 
     /// Runs all images with a program as the epilogue. The caller has checked the lengths of everything.
-    pub fn run_program(&self, pool: &ThreadPool, p: &ProgramRun<'_>, scratch: &mut [u8]) {
-        let x = if self.halo > 0 { self.copy_with_borders(pool, p.x, scratch) } else { p.x };
+    pub fn run_program(&self, pool: &ThreadPool, p: &ProgramRun<'_>, levels: Option<InputLevels>, scratch: &mut [u8]) {
+        let (x, folded) = self.begin(pool, p.x, levels, scratch);
         self.split(pool, &|task, rows, b| {
             for first in rows.clone().step_by(PROGRAM_ROWS) {
                 let rows = first..rows.end.min(first + PROGRAM_ROWS);
                 let columns = b.channel..b.channel + b.width;
                 // SAFETY: tasks have rows or blocks of their own.
-                unsafe { p.tile(task, rows.clone(), columns, |io| self.block(x, io, rows, b)) };
+                unsafe { p.tile(task, rows.clone(), columns, |io| self.block(x, io, folded, rows, b)) };
             }
         });
     }
@@ -163,12 +201,12 @@ impl Dense {
         }
     }
 
-    fn block(&self, x: &[u8], io: &Io<'_>, rows: Range<usize>, b: &Block) {
+    fn block(&self, x: &[u8], io: &Io<'_>, folded: Folded<'_>, rows: Range<usize>, b: &Block) {
         let p = &self.packed;
         let float_bias = if p.float_bias.is_empty() { std::ptr::null() } else { p.float_bias[b.column..].as_ptr() };
         let columns = Columns {
-            bias: p.bias[b.column..].as_ptr(),
-            scale: p.scale[b.column..].as_ptr(),
+            bias: folded.bias[b.column..].as_ptr(),
+            scale: folded.scale[b.column..].as_ptr(),
             float_bias,
             width: b.width,
         };
@@ -211,7 +249,7 @@ impl Dense {
     }
 
     /// Copies the input into the scratch with its borders.
-    fn copy_with_borders<'a>(&self, pool: &ThreadPool, x: &[u8], scratch: &'a mut [u8]) -> &'a [u8] {
+    fn copy_with_borders<'a>(&self, pool: &ThreadPool, x: &[u8], zx: u8, scratch: &'a mut [u8]) -> &'a [u8] {
         let g = &self.geometry;
         let [lines, columns] = g.span();
         let (line, total) = (columns * g.c, g.n * lines);
@@ -227,15 +265,15 @@ impl Dense {
                 let out = unsafe { shared.slice(index * line..(index + 1) * line) };
                 let iy = (index % lines) as isize + g.origin[0];
                 if !(0..g.h as isize).contains(&iy) || inner == 0 {
-                    out.fill(self.zx);
+                    out.fill(zx);
                     continue;
                 }
                 let from = ((index / lines * g.h + iy as usize) * g.w + skip) * g.c;
                 let (before, rest) = out.split_at_mut(left * g.c);
                 let (middle, after) = rest.split_at_mut(inner);
-                before.fill(self.zx);
+                before.fill(zx);
                 middle.copy_from_slice(&x[from..from + inner]);
-                after.fill(self.zx);
+                after.fill(zx);
             }
         });
         scratch

@@ -21,7 +21,7 @@ mod tests;
 mod tile;
 mod transpose;
 
-pub use spec::{Bias, Out, OutData, OutputKind, Requant, Residual, View};
+pub use spec::{Bias, InputLevels, Out, OutData, OutputKind, QInput, Requant, Residual, View};
 pub use transpose::{ConvTransposeShape, QConvTranspose};
 
 use crate::buffer::{ALIGN, align_scratch};
@@ -43,6 +43,8 @@ pub struct QConv {
     isa: Isa,
     shape: ConvShape,
     residual: bool,
+    /// Whether each run brings the input's scale and zero point.
+    levels: bool,
     out: OutputKind,
     body: Body,
 }
@@ -68,23 +70,54 @@ impl QConv {
         requant: Requant,
         out: OutputKind,
     ) -> Result<QConv, KernelError> {
+        QConv::pack(isa, shape, weights, bias, Some(x_zero_point), requant, out)
+    }
+
+    /// The same with an input whose scale and zero point each run brings ([`QConv::run_levels`]): float results
+    /// `f32(acc)·f32(sx·sw) [+ bias]`. `weight_scales` is `sw`, one for each output channel.
+    ///
+    /// # Errors
+    /// As [`QConv::new`]; also a bias in units of the accumulator, and depthwise convolutions.
+    pub fn of_levels(
+        isa: Isa,
+        shape: &ConvShape,
+        weights: &[i8],
+        bias: &Bias,
+        weight_scales: Vec<f32>,
+    ) -> Result<QConv, KernelError> {
+        if matches!(bias, Bias::I32(_)) || is_depthwise(shape) {
+            let why = "with levels that each run brings it takes a float bias and is not depthwise";
+            return Err(KernelError::invalid(WHAT, why));
+        }
+        QConv::pack(isa, shape, weights, bias, None, Requant::new(weight_scales, 0), OutputKind::F32)
+    }
+
+    fn pack(
+        isa: Isa,
+        shape: &ConvShape,
+        weights: &[i8],
+        bias: &Bias,
+        zx: Option<u8>,
+        requant: Requant,
+        out: OutputKind,
+    ) -> Result<QConv, KernelError> {
         shape.check()?;
         if shape.n * shape.oh() * shape.ow() == 0 {
             let s = shape;
             let why = format!("kernel {}×{} leaves no output of {}×{}×{}", s.kh, s.kw, s.n, s.h, s.w);
             return Err(KernelError::invalid(WHAT, why));
         }
-        let src = source(shape.c_out, shape.groups, shape.c_in, weights, bias, &requant, x_zero_point);
+        let src = source(shape.c_out, shape.groups, shape.c_in, weights, bias, &requant, zx);
         check_source(&src, shape.weight_len())?;
         let epilogue = Epilogue::new(&requant, matches!(bias, Bias::F32(_)), out);
         let geometry = Geometry::new(shape);
-        let body = if shape.is_depthwise() && shape.groups > 1 {
+        let body = if is_depthwise(shape) {
             Body::Depthwise(Depthwise::new(isa, geometry, &src, epilogue)?)
         } else {
             let placement = Placement::dense(geometry.oh, geometry.ow);
             Body::Dense(Dense::new(isa, geometry, placement, &src, epilogue)?)
         };
-        Ok(QConv { isa, shape: *shape, residual: requant.residual.is_some(), out, body })
+        Ok(QConv { isa, shape: *shape, residual: requant.residual.is_some(), levels: zx.is_none(), out, body })
     }
 
     /// The geometry that it was made for.
@@ -123,6 +156,23 @@ impl QConv {
         y: Out<'_>,
         scratch: &mut [u8],
     ) -> Result<(), KernelError> {
+        self.run_levels(pool, x.into(), residual, y, scratch)
+    }
+
+    /// [`QConv::run`] with the input's scale and zero point, for convolutions that were made by [`QConv::of_levels`].
+    ///
+    /// # Errors
+    /// As [`QConv::run`], and levels that are missing or not expected.
+    pub fn run_levels(
+        &self,
+        pool: &ThreadPool,
+        x: QInput<'_>,
+        residual: Option<View<'_, u8>>,
+        y: Out<'_>,
+        scratch: &mut [u8],
+    ) -> Result<(), KernelError> {
+        let QInput { data: x, levels } = x;
+        self.check_levels(levels)?;
         let s = &self.shape;
         KernelError::exactly("input of the quantized convolution", s.in_len(), x.len())?;
         let pixels = s.n * s.oh() * s.ow();
@@ -130,7 +180,7 @@ impl QConv {
         KernelError::at_least("scratch", self.scratch_bytes(pool.threads()), scratch.len())?;
         let scratch = align_scratch(scratch);
         match &self.body {
-            Body::Dense(d) => d.run(pool, &io, scratch),
+            Body::Dense(d) => d.run(pool, &io, levels, scratch),
             Body::Depthwise(d) => d.run(pool, &io, scratch),
         }
         Ok(())
@@ -145,20 +195,31 @@ impl QConv {
         self.scratch_bytes(threads).next_multiple_of(ALIGN) + threads * floats * size_of::<f32>() + ALIGN
     }
 
+    fn check_levels(&self, levels: Option<InputLevels>) -> Result<(), KernelError> {
+        if self.levels == levels.is_some() {
+            return Ok(());
+        }
+        let found = if self.levels { "missing" } else { "given" };
+        Err(KernelError::invalid(WHAT, format!("scale and zero point of the input are {found}")))
+    }
+
     /// Runs with a pointwise program as the epilogue: its input 0 is `f32(acc)·m [+ bias]`, and it stores the outputs.
     /// For convolutions that were made with [`OutputKind::F32`] and without a residual. Does not allocate.
     ///
     /// # Errors
-    /// Another kind of convolution, operands shorter than the shape asks for or not the program's.
+    /// Another kind of convolution, operands shorter than the shape asks for or not the program's, and as
+    /// [`QConv::run_levels`].
     pub fn run_program(
         &self,
         pool: &ThreadPool,
-        x: &[u8],
+        x: QInput<'_>,
         program: &Program,
         inputs: &[TileInput<'_>],
         outputs: &[TileOutput<'_>],
         scratch: &mut [u8],
     ) -> Result<(), KernelError> {
+        let QInput { data: x, levels } = x;
+        self.check_levels(levels)?;
         let s = &self.shape;
         if self.out != OutputKind::F32 || self.residual {
             let why = "a program takes float values without residual; expected an F32 output";
@@ -176,7 +237,7 @@ impl QConv {
         let buffers = SharedMut::new(floats);
         let run = ProgramRun { isa: self.isa, program, inputs, outputs, x, buffers, size };
         match &self.body {
-            Body::Dense(d) => d.run_program(pool, &run, scratch),
+            Body::Dense(d) => d.run_program(pool, &run, levels, scratch),
             Body::Depthwise(d) => d.run_program(pool, &run, scratch),
         }
         Ok(())
@@ -196,6 +257,10 @@ impl QConv {
     }
 }
 
+fn is_depthwise(shape: &ConvShape) -> bool {
+    shape.is_depthwise() && shape.groups > 1
+}
+
 fn source<'a>(
     c_out: usize,
     groups: usize,
@@ -203,7 +268,7 @@ fn source<'a>(
     weights: &'a [i8],
     bias: &'a Bias,
     requant: &'a Requant,
-    zx: u8,
+    zx: Option<u8>,
 ) -> Source<'a> {
     Source { weights, c_out, groups, c_group: c_in / groups, bias, requant, zx }
 }

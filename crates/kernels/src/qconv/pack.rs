@@ -2,7 +2,8 @@
 //!
 //! A block is up to 64 output channels of one group: `[k / 4][vector][16 channels][4 k]` bytes, one segment of
 //! contiguous input after another, each padded with zeros to a multiple of 4. Beside it stand the bias, with the
-//! zero point of the input folded in (`-zx·Σw`), and the multipliers, in the order of the columns.
+//! zero point of the input folded in (`-zx·Σw`; `-Σw` where it is not yet known), and the multipliers, in the order of
+//! the columns.
 
 use super::spec::{Bias, OutputKind, Requant};
 use crate::{AlignedVec, Isa, KernelError, Level};
@@ -90,7 +91,8 @@ pub(super) struct Source<'a> {
     pub c_group: usize,
     pub bias: &'a Bias,
     pub requant: &'a Requant,
-    pub zx: u8,
+    /// None where it is known only as the model runs.
+    pub zx: Option<u8>,
 }
 
 /// Packs all groups.
@@ -157,10 +159,12 @@ fn split(channels: usize, isa: Isa) -> Vec<usize> {
     std::iter::repeat_n(4, fours).chain(rest).filter(|nv| *nv > 0).collect()
 }
 
-/// Per output channel, `bias - zx·Σw`; refuses sums that an i32 may not hold.
+/// Per output channel, `bias - zx·Σw`, or `-Σw` where `zx` is not yet known; refuses sums that an i32 may not hold.
 pub(super) fn fold_bias(src: &Source<'_>, k: usize) -> Result<Vec<i32>, KernelError> {
-    let zx = i64::from(src.zx);
-    let reach = zx.max(255 - zx);
+    let (zx, reach) = match src.zx.map(i64::from) {
+        Some(zx) => (zx, zx.max(255 - zx)),
+        None => (1, 255),
+    };
     let fold = |oc: usize| {
         let row = &src.weights[oc * k..(oc + 1) * k];
         let bias = if let Bias::I32(b) = src.bias { i64::from(b[oc]) } else { 0 };

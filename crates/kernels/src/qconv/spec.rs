@@ -82,6 +82,30 @@ impl Requant {
     }
 }
 
+/// Scale and zero point of an input that are known only as the model runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct InputLevels {
+    /// `sx`.
+    pub scale: f32,
+    /// `zx`.
+    pub zero_point: u8,
+}
+
+/// An input, and its levels where the convolution does not know them.
+#[derive(Clone, Copy, Debug)]
+pub struct QInput<'a> {
+    /// `[n, h, w, c_in]`.
+    pub data: &'a [u8],
+    /// Scale and zero point, for convolutions that were made without.
+    pub levels: Option<InputLevels>,
+}
+
+impl<'a> From<&'a [u8]> for QInput<'a> {
+    fn from(data: &'a [u8]) -> QInput<'a> {
+        QInput { data, levels: None }
+    }
+}
+
 /// Elements of a channels-last tensor that are read: pixel `p`, channel `c` stands at `offset + p·stride + c`.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a, T> {

@@ -225,6 +225,59 @@ fn extreme_values_do_not_saturate_on_the_way() {
     }
 }
 
+/// What [`QConv::of_levels`] gives is what the same convolution gives whose levels were known beforehand.
+#[test]
+fn levels_may_come_with_the_run() {
+    let shapes = [
+        ConvShape::linear(5, 37, 70),
+        ConvShape::linear(1, 256, 16),
+        ConvShape::new(7, 6, 5, 20, 3).with_pad(1),
+        ConvShape { n: 2, ..ConvShape::new(8, 9, 12, 33, 3).with_stride(2).with_pad(1).with_groups(3) },
+    ];
+    let mut rng = Random(11);
+    for (shape, bias) in shapes.iter().flat_map(|s| [(s, 0), (s, 2)]) {
+        let (x, weights) = (rng.bytes(shape.in_len()), rng.weights(shape.weight_len()));
+        let sw: Vec<f32> = (0..shape.c_out).map(|c| 0.01 + c as f32 * 0.003).collect();
+        let bias = if bias == 0 { Bias::None } else { Bias::F32(sw.iter().map(|s| s * 31.0 - 1.0).collect()) };
+        for (scale, zero_point) in [(0.037, 0), (1.3, 101), (2e-4, 255)] {
+            let requant = Requant::new(sw.iter().map(|sw| scale * sw).collect(), 0);
+            let want = scaled(&accumulate(shape, &weights, &x, zero_point), &bias, &requant, None);
+            for isa in Isa::all() {
+                let conv = QConv::of_levels(isa, shape, &weights, &bias, sw.clone()).unwrap();
+                for threads in [1, 2] {
+                    let pool = ThreadPool::new(threads);
+                    let mut scratch = vec![0; conv.scratch_bytes(threads)];
+                    let mut y = vec![0.0; want.len()];
+                    let levels = Some(InputLevels { scale, zero_point });
+                    let mut run = |levels, y: &mut [f32]| {
+                        conv.run_levels(
+                            &pool,
+                            QInput { data: &x, levels },
+                            None,
+                            Out::f32(y, shape.c_out),
+                            &mut scratch,
+                        )
+                    };
+                    run(levels, &mut y).unwrap();
+                    let bits = |v: &[f32]| v.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+                    assert_eq!(bits(&y), bits(&want), "{} of {shape:?} at {levels:?}", conv.kernel_name());
+                    assert!(run(None, &mut y).is_err());
+                }
+            }
+        }
+    }
+    let make = |shape: &ConvShape, bias: Bias| {
+        QConv::of_levels(Isa::portable(), shape, &vec![1; shape.weight_len()], &bias, vec![1.0; shape.c_out])
+    };
+    assert!(make(&shapes[0], Bias::I32(vec![0; 70])).is_err());
+    assert!(make(&ConvShape::new(8, 8, 16, 16, 3).with_groups(16), Bias::None).is_err());
+    // 2^31 / (255 · 128) products fit; so many more do not, though at a zero point in the middle they would.
+    let wide = |k: usize| {
+        QConv::of_levels(Isa::portable(), &ConvShape::linear(1, k, 1), &vec![-128; k], &Bias::None, vec![1.0])
+    };
+    assert!(wide(65_793).is_ok() && wide(65_794).is_err());
+}
+
 #[test]
 fn transposed_convolutions() {
     let s = ConvTransposeShape {
@@ -308,9 +361,9 @@ fn a_program_is_the_epilogue() {
             let inputs = [TileInput { data: Data::U8(&residual), layout }];
             let data = Sink::U8(SharedMut::new(&mut y));
             let outputs = [TileOutput { data, stride: shape.c_out, offset: 0 }];
-            conv.run_program(&pool, &x, &program, &inputs, &outputs, &mut scratch).unwrap();
+            conv.run_program(&pool, x[..].into(), &program, &inputs, &outputs, &mut scratch).unwrap();
             let plain = QConv::new(isa, &shape, &weights, &bias, 3, requant.clone(), OutputKind::U8).unwrap();
-            assert!(plain.run_program(&pool, &x, &program, &inputs, &outputs, &mut scratch).is_err());
+            assert!(plain.run_program(&pool, x[..].into(), &program, &inputs, &outputs, &mut scratch).is_err());
             assert_eq!(y, expected, "{} on {threads} threads", conv.kernel_name());
         }
     }

@@ -131,7 +131,7 @@ impl QConvTranspose {
     ) -> Result<QConvTranspose, KernelError> {
         shape.check()?;
         let s = *shape;
-        let whole = source(s.c_out, s.groups, s.c_in, weights, bias, &requant, x_zero_point);
+        let whole = source(s.c_out, s.groups, s.c_in, weights, bias, &requant, Some(x_zero_point));
         check_source(&whole, s.weight_len())?;
         let cg = s.c_in / s.groups;
         let mut parts = Vec::new();
@@ -166,7 +166,7 @@ impl QConvTranspose {
                     oh: down.count,
                     ow: right.count,
                 };
-                let src = source(s.c_out, s.groups, s.c_in, &part, bias, &requant, x_zero_point);
+                let src = source(s.c_out, s.groups, s.c_in, &part, bias, &requant, Some(x_zero_point));
                 let epilogue = Epilogue::new(&requant, matches!(bias, Bias::F32(_)), out);
                 parts.push(Dense::new(isa, geometry, placement, &src, epilogue)?);
             }
@@ -207,7 +207,7 @@ impl QConvTranspose {
         let io = io(x, residual, y, self.residual, self.out, s.n * s.oh() * s.ow(), s.c_out)?;
         KernelError::at_least("scratch", self.scratch_bytes(pool.threads()), scratch.len())?;
         let scratch = align_scratch(scratch);
-        self.parts.iter().for_each(|p| p.run(pool, &io, scratch));
+        self.parts.iter().for_each(|p| p.run(pool, &io, None, scratch));
         Ok(())
     }
 

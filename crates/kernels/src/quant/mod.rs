@@ -1,10 +1,12 @@
 //! Between f32 and u8, and between NCHW and NHWC: one pass each.
 
+mod choose;
 mod transpose;
 
 #[cfg(test)]
 mod tests;
 
+pub use choose::choose;
 pub use transpose::{dequantize_to_nchw, nchw_to_nhwc, nhwc_to_nchw, quantize_from_nchw, transpose};
 
 use crate::pointwise::{Quantize, quantize_slice};

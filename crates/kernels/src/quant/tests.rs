@@ -1,5 +1,6 @@
 use super::*;
 use crate::pointwise::Rounding;
+use cleave_numerics::{DType, QRange, QScheme};
 
 fn floats(n: usize) -> Vec<f32> {
     let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 0.25, 1e30];
@@ -46,4 +47,23 @@ fn layouts_round_trip() -> Result<(), KernelError> {
     assert_eq!(x, z);
     assert!(nhwc_to_nchw(&pool, n, c, pixels + 1, &y, &mut z).is_err());
     Ok(())
+}
+
+#[test]
+fn scales_are_chosen_for_the_values_there_are() {
+    let range = QRange { dtype: DType::U8, min: 0, max: 255 };
+    let mut x: Vec<f32> = (0..40_003).map(|i| (i * 7919 % 1009) as f32 * 0.013 - 5.0).collect();
+    x[39_999] = -7.5;
+    x[17] = 21.0;
+    x[18] = f32::NAN;
+    for (isa, threads) in Isa::all().into_iter().flat_map(|i| [(i, 1), (i, 2)]) {
+        let chosen = |x: &[f32], scheme| choose(isa, &ThreadPool::new(threads), x, range, scheme, 1e-9);
+        let q = chosen(&x, QScheme::Affine).unwrap();
+        assert_eq!((q.scale, q.zero_point), (28.5 / 255.0, 67));
+        let q = chosen(&x, QScheme::Symmetric).unwrap();
+        assert_eq!((q.scale, q.zero_point), (21.0 / 127.5, 128));
+        let q = chosen(&[3.0], QScheme::Affine).unwrap();
+        assert_eq!((q.scale, q.zero_point), (3.0 / 255.0, 0));
+        assert!(chosen(&[], QScheme::Affine).is_err());
+    }
 }

@@ -1,10 +1,10 @@
 //! Quantized convolutions and linear layers.
 
 use super::conv::{bind_sides, tile_output};
-use super::{Io, Kernel, Side, floats_mut};
+use super::{Io, Kernel, RunLevels, Side, floats_mut};
 use crate::error::Result;
 use cleave_kernels::pointwise::{Output, Program};
-use cleave_kernels::qconv::{Out, OutData, QConv, QConvTranspose, View};
+use cleave_kernels::qconv::{Out, OutData, QConv, QConvTranspose, QInput, View};
 
 /// Where a quantized convolution's output and residual lie.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +31,8 @@ pub(crate) struct QConvKernel {
     pub(crate) body: QConv,
     /// Its other operands.
     pub(crate) sides: QSides,
+    /// Where scale and zero point of the input are found if they are computed: the step's second and third read.
+    pub(crate) levels: Option<RunLevels>,
 }
 
 impl Kernel for QConvKernel {
@@ -44,11 +46,14 @@ impl Kernel for QConvKernel {
 
     fn run(&self, io: &mut Io<'_, '_>) -> Result<()> {
         let (residual, y) = self.sides.bind(io.reads, io.writes[0]);
-        Ok(self.body.run(io.pool, io.reads[0], residual, y, io.scratch)?)
+        let levels = self.levels.map(|l| l.read(&io.reads[1..])).transpose()?;
+        let x = QInput { data: io.reads[0], levels };
+        Ok(self.body.run_levels(io.pool, x, residual, y, io.scratch)?)
     }
 }
 
-/// A quantized convolution with a program behind it: it reads the input and the program's operands.
+/// A quantized convolution with a program behind it: it reads the input, its levels if they are computed, and the
+/// program's operands.
 pub(crate) struct QProgramKernel {
     /// The packed convolution, of float results.
     pub(crate) body: QConv,
@@ -58,6 +63,8 @@ pub(crate) struct QProgramKernel {
     pub(crate) sides: Vec<Side>,
     /// Elements from pixel to pixel of the output.
     pub(crate) stride: usize,
+    /// As [`QConvKernel::levels`].
+    pub(crate) levels: Option<RunLevels>,
 }
 
 impl Kernel for QProgramKernel {
@@ -70,11 +77,14 @@ impl Kernel for QProgramKernel {
     }
 
     fn run(&self, io: &mut Io<'_, '_>) -> Result<()> {
-        let inputs = bind_sides(&self.sides, &io.reads[1..]);
+        let levels = self.levels.map(|l| l.read(&io.reads[1..])).transpose()?;
+        let x = QInput { data: io.reads[0], levels };
+        let operands = if levels.is_some() { 3 } else { 1 };
+        let inputs = bind_sides(&self.sides, &io.reads[operands..]);
         let bytes = !matches!(self.program.outputs(), [Output::F32]);
         let output = tile_output(io.writes[0], bytes, self.stride);
         let inputs = &inputs[..self.sides.len()];
-        Ok(self.body.run_program(io.pool, io.reads[0], &self.program, inputs, &[output], io.scratch)?)
+        Ok(self.body.run_program(io.pool, x, &self.program, inputs, &[output], io.scratch)?)
     }
 }
 

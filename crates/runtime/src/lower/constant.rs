@@ -90,10 +90,7 @@ pub(crate) fn fallback(l: &mut Lower<'_>, id: NodeId) -> Result<()> {
     for (i, part) in results.chunks(MAX_WRITES).enumerate() {
         let (graph, args, first) = (l.g.clone(), args.clone(), i * MAX_WRITES);
         let kernel = Box::new(ReferenceKernel { graph, node: id, args, first, results: part.to_vec() });
-        l.step(kernel, &reads, &part[0], &stem, &[id]);
-        if let Some(super::Stage::Run(step)) = l.stages.last_mut() {
-            step.writes = part.iter().map(|r| r.span()).collect();
-        }
+        l.step_to(kernel, &reads, &part.iter().collect::<Vec<_>>(), &stem, &[id]);
     }
     let state = state(&node.meta, &mut results.into_iter().map(State::Stored));
     l.set(id, state);

@@ -7,6 +7,7 @@
 
 mod affine;
 mod args;
+mod computed;
 mod constant;
 mod conv;
 mod fuse;
@@ -39,7 +40,8 @@ type Rule = fn(&mut Lower<'_>, NodeId) -> Result<bool>;
 type Rules = &'static [(&'static str, Rule)];
 
 /// All rules. What none of them takes is pointwise, or falls back to the reference interpreter.
-static RULES: &[Rules] = &[view::RULES, moving::RULES, conv::RULES, pool::RULES, rows::RULES, quantized::RULES];
+static RULES: &[Rules] =
+    &[view::RULES, moving::RULES, conv::RULES, pool::RULES, rows::RULES, quantized::RULES, computed::RULES];
 
 /// One step of a compiled model.
 pub(crate) enum Stage {
@@ -223,7 +225,7 @@ impl Lower<'_> {
     }
 
     pub(crate) fn set(&mut self, id: NodeId, state: State) {
-        if let State::Stored(_) | State::Dequant(..) | State::Tuple(_) = state
+        if let State::Stored(_) | State::Dequant(..) | State::Computed(_) | State::Tuple(_) = state
             && let Some(op) = self.g.node(id).op()
         {
             let free = if op.class == Class::Quantize { "fused" } else { "view" };
@@ -274,12 +276,26 @@ impl Lower<'_> {
         stem: &str,
         nodes: &[NodeId],
     ) {
+        self.step_to(kernel, reads, &[out], stem, nodes);
+    }
+
+    /// [`Lower::step`] with several results.
+    pub(crate) fn step_to(
+        &mut self,
+        kernel: Box<dyn Kernel>,
+        reads: &[&Value],
+        out: &[&Value],
+        stem: &str,
+        nodes: &[NodeId],
+    ) {
         let name = format!("{stem}_{}", self.counter);
         self.counter += 1;
         let mut covered: Vec<NodeId> = nodes.to_vec();
         for n in nodes {
             let args = self.g.node(*n).args.iter().flat_map(Arg::nodes);
-            covered.extend(args.filter(|a| matches!(self.state(*a), State::Dequant(..) | State::DequantConstant)));
+            let meant =
+                |a: &NodeId| matches!(self.state(*a), State::Dequant(..) | State::Computed(_) | State::DequantConstant);
+            covered.extend(args.filter(meant));
         }
         covered.sort();
         covered.dedup();
@@ -294,10 +310,11 @@ impl Lower<'_> {
             name,
             kernel: kernel.name(),
             nodes: names,
-            shape: out.shape.clone(),
-            bytes: out.len() * out.storage.size(),
+            shape: out.first().map_or(vec![], |v| v.shape.clone()),
+            bytes: out.iter().map(|v| v.len() * v.storage.size()).sum(),
         };
-        let step = Step { kernel, reads: reads.iter().map(|v| v.span()).collect(), writes: vec![out.span()], planned };
+        let spans = |v: &[&Value]| v.iter().map(|v| v.span()).collect();
+        let step = Step { kernel, reads: spans(reads), writes: spans(out), planned };
         self.stages.push(Stage::Run(step));
     }
 
@@ -314,6 +331,7 @@ impl Lower<'_> {
                 return Ok(v);
             }
             State::Dequant(..) => self.materialise(id, &fuse::Sink::Float)?,
+            State::Computed(c) => computed::floats(self, id, &c),
             State::Constant(t) => self.upload(&t),
             State::DequantConstant => {
                 let t = constant::tensor(self, id)?;

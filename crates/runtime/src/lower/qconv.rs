@@ -3,7 +3,7 @@
 use super::conv::{Convolution, clamps, reorder};
 use super::fuse::{Region, Sink};
 use super::pointwise::{Form, compile, form};
-use super::{Deferred, Lower, Quant, State, conv};
+use super::{Deferred, Lower, Quant, State, computed, conv};
 use crate::error::Result;
 use crate::kernel::{Kernel, QConvKernel, QConvTransposeKernel, QProgramKernel, QSides};
 use crate::memory::{Storage, Value};
@@ -53,18 +53,29 @@ pub(crate) fn levels(l: &Lower<'_>, id: NodeId) -> Option<Levels> {
     })
 }
 
-/// Weights as signed bytes around 0: unsigned ones around 128 are shifted.
-fn signed(w: &Levels) -> Option<Vec<i8>> {
+/// Weights as signed bytes around 0: those with zero points are shifted, as far as they are bytes then.
+pub(crate) fn signed(w: &Levels) -> Option<Vec<i8>> {
     match (w.tensor.dtype(), w.zero_points.iter().all(|z| *z == 0), w.zero_points.iter().all(|z| *z == 128)) {
         (DType::I8, true, _) => Some(w.tensor.elements::<i8>()?.into_owned()),
         (DType::U8, _, true) => Some(w.tensor.to_bytes().iter().map(|b| (b ^ 0x80).cast_signed()).collect()),
+        (DType::I8 | DType::U8, ..) => {
+            let (shape, n) = (w.tensor.shape(), w.zero_points.len());
+            let axis = super::args::wrap(w.axis.unwrap_or(0), shape.len())?;
+            let inner: usize = shape[axis + 1..].iter().product();
+            let zero = |i: usize| w.zero_points[i / inner.max(1) % n];
+            w.tensor.to_i64().iter().enumerate().map(|(i, v)| i8::try_from(v - zero(i)).ok()).collect()
+        }
         _ => None,
     }
 }
 
 /// Whether a convolution's input and weight are levels that the kernels take.
 pub(crate) fn fits(l: &Lower<'_>, c: &Convolution) -> bool {
-    let State::Dequant(..) = l.state(c.x) else { return false };
+    match l.state(c.x) {
+        State::Dequant(..) => {}
+        State::Computed(_) if computed::fits(c) => {}
+        _ => return false,
+    }
     let Some(w) = levels(l, c.weight).filter(|_| matches!(l.state(c.weight), State::DequantConstant)) else {
         return false;
     };
@@ -72,11 +83,11 @@ pub(crate) fn fits(l: &Lower<'_>, c: &Convolution) -> bool {
     let per_channel = w.axis.is_none_or(|a| a == axis || a - w.tensor.shape().len() as i64 == axis);
     let zero = w.zero_points.iter().all(|z| *z == 0) && w.tensor.dtype() == DType::I8;
     let middle = w.zero_points.iter().all(|z| *z == 128) && w.tensor.dtype() == DType::U8;
-    per_channel && (zero || middle)
+    per_channel && (zero || middle || signed(&w).is_some())
 }
 
 /// A scale for each output channel.
-fn per_output(c: &Convolution, scales: &[f32]) -> Vec<f32> {
+pub(crate) fn per_output(c: &Convolution, scales: &[f32]) -> Vec<f32> {
     (0..c.shape.c_out).map(|o| scales[o % scales.len()]).collect()
 }
 
@@ -98,7 +109,7 @@ fn bias(l: &Lower<'_>, c: &Convolution, acc_scale: &[f32], unit: f32) -> Result<
 }
 
 /// The input's levels, dense, in the arena: kernels may read a little past its end.
-fn input(l: &mut Lower<'_>, c: &Convolution, x: &Value) -> Value {
+pub(crate) fn input(l: &mut Lower<'_>, c: &Convolution, x: &Value) -> Value {
     let order = c.order(x.shape.len());
     if !l.is_outside(x) {
         return l.dense(x, &order);
@@ -143,6 +154,9 @@ pub(crate) fn emit(
     region: &Region,
     sink: &Sink,
 ) -> Result<Option<Value>> {
+    if let State::Computed(_) = l.state(c.x) {
+        return computed::emit(l, c, root, region, sink);
+    }
     let absorbed = match (sink, region.nodes.is_empty()) {
         (Sink::Float, true) => Absorbed { residual: None, bounds: (f32::NEG_INFINITY, f32::INFINITY) },
         (Sink::Float, false) => return emit_program(l, c, root, region, sink),
@@ -217,7 +231,7 @@ fn emit_program(
     let Some(stride) = out.pixel_stride(&order) else { return Ok(None) };
     let nodes = sink.covers(&[&[c.id], region.nodes.as_slice()].concat());
     let stem = l.fused_name(&c.stem("u8s8"), &region.nodes);
-    let kernel = Box::new(QProgramKernel { body, program: compiled.program, sides, stride });
+    let kernel = Box::new(QProgramKernel { body, program: compiled.program, sides, stride, levels: None });
     let reads: Vec<&Value> = std::iter::once(&x).chain(&operands).collect();
     l.step(kernel, &reads, &out, &stem, &nodes);
     Ok(Some(out))
@@ -280,7 +294,7 @@ impl Body {
 
     fn bind(self, sides: QSides) -> Box<dyn Kernel> {
         match self {
-            Body::Direct(body) => Box::new(QConvKernel { body: *body, sides }),
+            Body::Direct(body) => Box::new(QConvKernel { body: *body, sides, levels: None }),
             Body::Transposed(body) => Box::new(QConvTransposeKernel { body, sides }),
         }
     }

@@ -1,5 +1,6 @@
 //! What lowering knows of a node's value.
 
+use super::computed::Computed;
 use super::conv::Convolution;
 use crate::memory::{Storage, Value};
 use cleave_ir::{Arg, Node, NodeId, Tensor};
@@ -71,6 +72,8 @@ pub(crate) enum State {
     Stored(Value),
     /// It is what these stored levels mean.
     Dequant(Value, Quant),
+    /// It is what these stored levels mean, by a scale and zero point that are computed.
+    Computed(Box<Computed>),
     /// It is a constant.
     Constant(Tensor),
     /// It is what constant levels mean: the node is a dequantize of a constant.

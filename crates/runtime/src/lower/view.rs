@@ -1,5 +1,6 @@
 //! The same elements under another shape or order: windows where strides can express it, copies where not.
 
+use super::computed::Computed;
 use super::{Args, Lower, Rules, State};
 use crate::error::Result;
 use crate::memory::{Value, row_major};
@@ -42,6 +43,7 @@ fn source(l: &mut Lower<'_>, id: NodeId) -> Result<Option<(NodeId, Value)>> {
     l.settle(x)?;
     Ok(match l.state(x) {
         State::Stored(v) | State::Dequant(v, _) => Some((x, v.clone())),
+        State::Computed(c) => Some((x, c.levels.clone())),
         _ => None,
     })
 }
@@ -50,6 +52,7 @@ fn source(l: &mut Lower<'_>, id: NodeId) -> Result<Option<(NodeId, Value)>> {
 fn restate(l: &Lower<'_>, source: NodeId, v: Value) -> State {
     match l.state(source) {
         State::Dequant(_, q) => State::Dequant(v, *q),
+        State::Computed(c) => State::Computed(Box::new(Computed { levels: v, ..(**c).clone() })),
         _ => State::Stored(v),
     }
 }

@@ -7,6 +7,7 @@ mod convolution;
 mod core_forms;
 mod gates;
 mod gelu;
+mod integer;
 mod linear;
 mod neutral;
 mod norm;
@@ -54,6 +55,8 @@ pub static RULES: &[&RuleDef] = &[
     &norm::RMS_NORM_SPELLED,
     &norm::RMS_NORM_SCALE,
     &attention::ATTENTION,
+    &integer::LINEAR,
+    &integer::CONV,
     &linear::MM,
     &linear::ADDMM,
     &linear::MATMUL,

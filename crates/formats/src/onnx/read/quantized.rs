@@ -76,7 +76,10 @@ fn params<'b>(c: &Ctx<'b, '_>, x: Value<'b>, dtype: DType, bits: Option<u32>) ->
     let at = axis_of(axis, x.rank()).unwrap_or(0);
     if s.rank() == 0 || (dim_of(s, 0).is(1) && x.shape().get(at).is_none_or(|d| !d.is(1))) {
         let zero = c.opt(2).map_or(Some(Tensor::scalar(0i64)), one);
-        let (Some(scale), Some(zero)) = (one(c.known(1)?), zero) else { return composed };
+        let (Some(scale), Some(zero)) = (one(c.known(1)?), zero) else {
+            // Scale and zero point are computed.
+            return z.map_or(composed, |z| torch("tensor.tensor", vec![s.into(), z.into()]));
+        };
         return torch("tensor", vec![Arg::Float(f64::from(scale.to_f32()[0])), Arg::Int(zero.to_i64()[0])]);
     }
     let at = axis_of(axis, x.rank())?;
@@ -168,20 +171,26 @@ fn dequantize<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     }
 }
 
-/// Levels 0 to 255 over the range of the data, zero included.
+/// Levels 0 to 255 over the range of the data, zero included: torch's `choose_qparams` without a floor that matters.
 fn dynamic<'b>(c: &Ctx<'b, '_>) -> Step<Vec<Known<'b>>> {
     let x = c.value(0)?;
-    let all: Vec<i64> = (0i64..).take(x.rank()).collect();
-    let low = x.op("aten.amin", vec![all.clone().into()]).clamp(None, Some(0.0));
-    let high = x.op("aten.amax", vec![all.into()]).clamp(Some(0.0), None);
-    let scale = (high - low) / 255.0;
-    let zero = (low / scale).op("aten.neg", vec![]).op("aten.round", vec![]).clamp(Some(0.0), Some(255.0));
-    let y = ((x / scale).op("aten.round", vec![]) + zero).clamp(Some(0.0), Some(255.0)).to(DType::U8);
-    Ok(vec![Known::Value(y), Known::Value(scale), Known::Value(zero.to(DType::U8))])
+    let levels = [0i64.into(), 255i64.into()];
+    let floor = Arg::Float(f64::from(f32::MIN_POSITIVE));
+    let of = |before: Vec<Arg>, behind: Vec<Arg>| [before, levels.to_vec(), behind].concat();
+    let args = of(vec![x.into()], vec![floor, DType::U8.into()]);
+    let chosen = c.call("quantized_decomposed.choose_qparams.tensor", args);
+    let [scale, zero] = [0i64, 1].map(|i| chosen.op("getitem", vec![i.into()]));
+    let args = of(vec![x.into(), scale.into(), zero.into()], vec![DType::U8.into()]);
+    let y = c.call("quantized_decomposed.quantize_per_tensor.tensor", args);
+    let single = |v: Value<'b>, dtype| v.to(dtype).op("aten.reshape", vec![Vec::<i64>::new().into()]);
+    Ok([y, single(scale, DType::F32), single(zero, DType::U8)].map(Known::Value).to_vec())
 }
 
 /// Integers minus their zero point, which a vector gives for each row of the first operand or column of the second.
 fn shifted<'b>(c: &Ctx<'b, '_>, i: usize, zero: usize) -> Step<Value<'b>> {
+    if let Some(folded) = c.host(i).and_then(|h| settled(c, h, zero)) {
+        return Ok(c.node_of(&Known::Host(folded)));
+    }
     let x = c.value(i)?.to(DType::I32);
     let Some(z) = c.opt_value(zero) else { return Ok(x) };
     let mut z = z.to(DType::I32);
@@ -194,6 +203,24 @@ fn shifted<'b>(c: &Ctx<'b, '_>, i: usize, zero: usize) -> Step<Value<'b>> {
         }
     }
     Ok(x - z)
+}
+
+/// A constant minus its constant zero point: one, or one for each column or output channel.
+fn settled(c: &Ctx<'_, '_>, x: &Host, zero: usize) -> Option<Host> {
+    let t = x.as_tensor().filter(|t| t.dtype().int_range().is_some())?;
+    let zeros = match c.opt(zero) {
+        None => vec![0],
+        Some(_) => c.host(zero)?.as_tensor()?.to_i64(),
+    };
+    let axis = if c.op_type() == "ConvInteger" { 0 } else { t.shape().len().checked_sub(1)? };
+    let channels = *t.shape().get(axis)?;
+    if zero == 2 || ![1, channels].contains(&zeros.len()) {
+        return None;
+    }
+    let inner: usize = t.shape()[axis + 1..].iter().product();
+    let of = |i: usize| zeros[i / inner.max(1) % channels % zeros.len()];
+    let less: Option<Vec<i32>> = t.to_i64().iter().enumerate().map(|(i, v)| i32::try_from(v - of(i)).ok()).collect();
+    Some(Host::tensor(&format!("{}.i32", x.name), Tensor::new(t.shape(), less?)))
 }
 
 /// Argument `i` as the numbers that its levels stand for, in f64, so that sums of products are exact; scale and zero

@@ -59,6 +59,9 @@ fn conv(o: &mut Out<'_, '_>) -> Step {
         ints("pads", [padding.clone(), padding].concat()),
         ints("strides", o.args.spread("stride", n)?),
     ];
+    if !transposed && super::dynamic::product(o, "ConvInteger", attrs.clone(), n, Tensor::clone)? {
+        return Ok(());
+    }
     let mut inputs = vec![o.input("input")?, o.input("weight")?, o.opt_input("bias")?];
     let beside = float_bias_beside_integers(o)?;
     if let Some(bias) = &beside {
@@ -113,6 +116,9 @@ fn float_bias_beside_integers(o: &Out<'_, '_>) -> Result<Option<Tensor>, String>
 
 /// Gemm on matrices, so that runtimes take the bias into the integer kernel; MatMul and Add on others.
 fn linear(o: &mut Out<'_, '_>) -> Step {
+    if super::dynamic::product(o, "MatMulInteger", vec![], 0, |w| w.permute(&[1, 0]))? {
+        return Ok(());
+    }
     let (x, w) = (o.input("input")?, o.args.tensor("weight")?);
     if o.shape(o.args.tensor("input")?)?.len() == 2 {
         let inputs = vec![x, o.w.name(w)?, o.opt_input("bias")?];

@@ -6,10 +6,10 @@ use crate::atomic;
 use crate::error::{FormatError, Problems, Result};
 use crate::onnx::METADATA_PREFIX;
 use crate::onnx::proto::{
-    DimensionProto, DimensionValue, GraphProto, ModelProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
-    TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
+    DimensionProto, DimensionValue, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto,
+    TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
 };
-use crate::onnx::tensor::{code_of, proto_of};
+use crate::onnx::tensor::{code_of, packed, packed_proto_of, proto_of};
 use cleave_ir::{Dim, Graph, Kind, Meta, Tensor};
 use indexmap::IndexMap;
 use prost::Message;
@@ -50,13 +50,13 @@ pub fn write_onnx(path: &Path, g: &Graph) -> Result<()> {
 /// # Errors
 /// As [`write_onnx`].
 pub fn write_onnx_with(path: &Path, g: &Graph, options: &WriteOptions) -> Result<()> {
-    let (mut model, constants) = parts(path, g)?;
+    let Parts { mut model, constants, narrow } = parts(path, g)?;
     let total: u64 = constants.values().map(|t| (t.len() * t.dtype().size()) as u64).sum();
     let graph = model.graph.get_or_insert_default();
     if total < options.external_from {
-        graph.initializer = constants.iter().map(|(name, t)| proto_of(name, t)).collect();
+        graph.initializer = constants.iter().map(|(name, t)| message(name, t, &narrow)).collect();
     } else {
-        graph.initializer = external(path, &constants)?;
+        graph.initializer = external(path, &constants, &narrow)?;
     }
     let bytes = model.encode_to_vec();
     atomic::write_bytes(path, &bytes)
@@ -68,13 +68,14 @@ pub fn write_onnx_with(path: &Path, g: &Graph, options: &WriteOptions) -> Result
 /// # Errors
 /// As [`write_onnx`].
 pub fn model_of(path: &Path, g: &Graph) -> Result<ModelProto> {
-    let (mut model, constants) = parts(path, g)?;
-    model.graph.get_or_insert_default().initializer = constants.iter().map(|(name, t)| proto_of(name, t)).collect();
+    let Parts { mut model, constants, narrow } = parts(path, g)?;
+    model.graph.get_or_insert_default().initializer =
+        constants.iter().map(|(name, t)| message(name, t, &narrow)).collect();
     Ok(model)
 }
 
 /// Writes large constants beside the model, each on a page of its own; small ones stay in the messages.
-fn external(path: &Path, constants: &IndexMap<String, Tensor>) -> Result<Vec<TensorProto>> {
+fn external(path: &Path, constants: &IndexMap<String, Tensor>, narrow: &BTreeSet<String>) -> Result<Vec<TensorProto>> {
     const PAGE: u64 = 4096;
     let name =
         path.file_name().and_then(|n| n.to_str()).ok_or_else(|| FormatError::malformed(path, "not a file name"))?;
@@ -84,9 +85,9 @@ fn external(path: &Path, constants: &IndexMap<String, Tensor>) -> Result<Vec<Ten
         let failed = |e| FormatError::io(path, "write", e);
         let mut at = 0u64;
         for (name, t) in constants {
-            let bytes = t.to_bytes();
+            let bytes = if narrow.contains(name) { packed(t).into() } else { t.to_bytes() };
             if bytes.len() < 1024 {
-                protos.push(proto_of(name, t));
+                protos.push(message(name, t, narrow));
                 continue;
             }
             let start = at.next_multiple_of(PAGE);
@@ -99,9 +100,8 @@ fn external(path: &Path, constants: &IndexMap<String, Tensor>) -> Result<Vec<Ten
                 entry("offset", start.to_string()),
                 entry("length", bytes.len().to_string()),
             ];
-            let empty = Tensor::new::<u8>(&[0], vec![]);
             let dims = t.shape().iter().map(|n| *n as i64).collect();
-            let head = TensorProto { dims, data_type: code_of(t.dtype()), raw_data: None, ..proto_of(name, &empty) };
+            let head = TensorProto { dims, raw_data: None, ..message(name, &t.narrow(0, 0, 0), narrow) };
             protos.push(TensorProto { data_location: 1, external_data: place, ..head });
         }
         Ok(())
@@ -109,8 +109,19 @@ fn external(path: &Path, constants: &IndexMap<String, Tensor>) -> Result<Vec<Ten
     Ok(protos)
 }
 
-/// The model without its constants, and these.
-fn parts(path: &Path, g: &Graph) -> Result<(ModelProto, IndexMap<String, Tensor>)> {
+/// A constant as a message.
+fn message(name: &str, t: &Tensor, narrow: &BTreeSet<String>) -> TensorProto {
+    if narrow.contains(name) { packed_proto_of(name, t) } else { proto_of(name, t) }
+}
+
+/// The model without its constants, and these; some are stored in four bits.
+struct Parts {
+    model: ModelProto,
+    constants: IndexMap<String, Tensor>,
+    narrow: BTreeSet<String>,
+}
+
+fn parts(path: &Path, g: &Graph) -> Result<Parts> {
     let mut problems = Problems::new();
     let opset = opset(g, &mut problems);
     problems.finish(path)?;
@@ -142,7 +153,7 @@ fn parts(path: &Path, g: &Graph) -> Result<(ModelProto, IndexMap<String, Tensor>
     }
     problems.finish(path)?;
     let outputs = results(&mut w).map_err(|why| FormatError::malformed(path, why))?;
-    let used: BTreeSet<String> = w.nodes.iter().flat_map(|n| n.input.iter().cloned()).collect();
+    let used = prune(&mut w.nodes, outputs.iter().map(|o| o.name.clone()).collect());
     w.constants.retain(|k, _| used.contains(k));
     let ids = g.placeholders();
     let input = ids.iter().zip(&g.input_names).map(|(id, name)| info(name, &g.node(*id).meta)).collect();
@@ -162,7 +173,23 @@ fn parts(path: &Path, g: &Graph) -> Result<(ModelProto, IndexMap<String, Tensor>
         graph: Some(graph),
         ..ModelProto::default()
     };
-    Ok((model, w.constants))
+    Ok(Parts { model, constants: w.constants, narrow: w.narrow })
+}
+
+/// Leaves out calls that nothing reads: integer products take what stands before a dequantize. Gives the names of all
+/// values that are read.
+fn prune(nodes: &mut Vec<NodeProto>, results: BTreeSet<String>) -> BTreeSet<String> {
+    let mut used = results;
+    nodes.reverse();
+    nodes.retain(|n| {
+        let read = n.output.iter().any(|o| used.contains(o));
+        if read {
+            used.extend(n.input.iter().cloned());
+        }
+        read
+    });
+    nodes.reverse();
+    used
 }
 
 /// The lowest operator set that has all ops; those that none has are noted.

@@ -17,6 +17,8 @@ pub struct Writer<'g> {
     pub nodes: Vec<NodeProto>,
     /// Constants by name.
     pub constants: IndexMap<String, Tensor>,
+    /// Constants that are stored in four bits.
+    pub narrow: BTreeSet<String>,
     /// Names of values and of nodes that are taken.
     taken: BTreeSet<String>,
     /// Names of each node's results.
@@ -41,7 +43,8 @@ impl<'g> Writer<'g> {
         let taken = g.input_names.iter().chain(&g.output_names).cloned().collect();
         let (nodes, constants, values) = (vec![], IndexMap::new(), IndexMap::new());
         let (sizes, made) = (IndexMap::new(), IndexMap::new());
-        Writer { g, opset, nodes, constants, taken, values, wanted, sizes, made }
+        let narrow = BTreeSet::new();
+        Writer { g, opset, nodes, constants, narrow, taken, values, wanted, sizes, made }
     }
 
     /// A name that nothing has yet.

@@ -15,15 +15,37 @@ pub(super) const OPS: &[Entry] = &[
 
 type Step = Result<(), String>;
 
-/// The operator set that a quantization asks for: 19 has scales of 16-bit floats, 21 has 16-bit integers.
+/// The operator set that a quantization asks for: 19 has scales of 16-bit floats, 21 has integers of 4 and 16 bits.
 pub(super) fn since(g: &Graph, id: NodeId) -> i64 {
     let dtype = Args::new(g, g.node(id)).dtype("dtype");
     let quantized = g.node(id).op().is_some_and(|o| o.name.starts_with("quantized_decomposed."));
     match dtype {
         Ok(DType::U16 | DType::I16) if quantized => 21,
+        _ if four_bits(g, id) => 21,
         _ if quantized && float_type(g, id) != DType::F32 => 19,
         _ => 13,
     }
+}
+
+/// Whether a call dequantizes constants of four bits.
+fn four_bits(g: &Graph, id: NodeId) -> bool {
+    let node = g.node(id);
+    let args = Args::new(g, node);
+    let range = (args.dtype("dtype"), args.int("quant_min"), args.int("quant_max"));
+    let four = matches!(range, (Ok(DType::I8), Ok(-8), Ok(7)) | (Ok(DType::U8), Ok(0), Ok(15)));
+    let constant = || args.tensor("input").is_ok_and(|q| g.constant(q).is_some());
+    four && constant() && node.op().is_some_and(|o| o.base().starts_with("dequantize"))
+}
+
+/// The name of a zero point for node `id`; one of four bits is its own constant.
+fn zero_point(o: &mut Out<'_, '_>, id: NodeId, zero: Tensor) -> String {
+    let wish = format!("{}_zero_point", o.w.g.node(id).name);
+    if !four_bits(o.w.g, id) {
+        return o.w.literal(&wish, zero);
+    }
+    let name = o.w.constant(&wish, zero);
+    o.w.narrow.insert(name.clone());
+    name
 }
 
 /// The floating-point type on the one side of a quantization; its scale has that type.
@@ -53,7 +75,7 @@ fn params(o: &mut Out<'_, '_>, id: NodeId) -> Result<(String, String, Option<i64
         let zero = zeros(&[], &[args.int("zero_point")?], dtype)?;
         let scale = crate::onnx::read::cast(&Tensor::scalar(scale), float_type(g, id));
         let scale = o.w.literal(&format!("{}_scale", node.name), scale);
-        return Ok((scale, o.w.literal(&format!("{}_zero_point", node.name), zero), None));
+        return Ok((scale, zero_point(o, id, zero), None));
     }
     let scales = args.tensor("scales")?;
     let count = g.constant(scales).map(Tensor::len).ok_or("scales that are not constant cannot be written")?;
@@ -75,7 +97,7 @@ fn params(o: &mut Out<'_, '_>, id: NodeId) -> Result<(String, String, Option<i64
         }
         _ => o.w.name(scales)?,
     };
-    Ok((scales, o.w.literal(&format!("{}_zero_point", node.name), zero), Some(axis)))
+    Ok((scales, zero_point(o, id, zero), Some(axis)))
 }
 
 fn quantize(o: &mut Out<'_, '_>, per_channel: bool) -> Step {
@@ -105,6 +127,9 @@ fn dequantize(o: &mut Out<'_, '_>) -> Step {
         return Err(format!("dequantizing to {} cannot be written", o.dtype(o.id)?));
     }
     let (scale, zero, axis) = params(o, o.id)?;
+    if four_bits(o.w.g, o.id) {
+        o.w.narrow.insert(x.clone());
+    }
     let attrs = axis.map(|a| int("axis", a)).into_iter().collect();
     o.done("DequantizeLinear", vec![x, scale, zero], attrs)
 }
@@ -117,6 +142,9 @@ pub(super) fn dequantize_as(
     axis: impl Fn(i64) -> i64,
 ) -> Result<String, String> {
     let (scale, zero, at) = params(o, id)?;
+    if four_bits(o.w.g, id) {
+        o.w.narrow.insert(value.clone());
+    }
     let attrs = at.map(|a| int("axis", axis(a))).into_iter().collect();
     Ok(o.push("DequantizeLinear", vec![value, scale, zero], attrs))
 }

@@ -88,7 +88,7 @@ impl Depthwise {
             bias: AlignedVec::zeroed(column),
             scale: AlignedVec::zeroed(column),
             float_bias: AlignedVec::zeroed(if float { column } else { 0 }),
-            border: AlignedVec::from_slice(&vec![src.zx; c]),
+            border: AlignedVec::from_slice(&vec![src.zx.unwrap_or(0); c]),
             epilogue,
             rows,
             strip_columns: 0,

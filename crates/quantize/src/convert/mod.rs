@@ -3,17 +3,22 @@
 //! A quantized value is quantized once, right behind its producer; every consumer has its own dequantize.
 //! Compute ops, and what stands between them and the quantize, keep their names.
 
+mod constants;
+mod dynamic;
+
 use crate::calibrate::Statistics;
+use crate::check;
 use crate::error::Result;
-use crate::fold::clean;
+use crate::fold::free_in;
 use crate::notes;
 use crate::plan::{Plan, QParamsRow, Status};
-use crate::prepare::Prepared;
+use crate::prepare::{GroupId, Prepared};
 use crate::settle::{self, Settled};
 use crate::spec::{Scheme, SpecId};
 use crate::weights;
 use cleave_ir::{Arg, Builder, ConstKind, Graph, Meta, Node, NodeId, Tensor, op, transform};
-use cleave_numerics::{DType, QParams, QRange};
+use cleave_numerics::{DType, QParams, QRange, QScheme};
+use dynamic::Computed;
 use indexmap::{IndexMap, IndexSet};
 
 /// A quantized graph and its plan.
@@ -68,7 +73,11 @@ struct Converter<'a> {
     /// The specs that consumers ask for, by value.
     asked: IndexMap<NodeId, IndexSet<SpecId>>,
     quantized: IndexMap<(NodeId, SpecId), NodeId>,
+    /// Values that are quantized by a scale that is computed.
+    computed: IndexMap<(NodeId, SpecId), Computed>,
     weights: IndexMap<WeightKey, (Channels, Vec<f32>)>,
+    /// The groups of quantizes and dequantizes, by their names.
+    members: IndexMap<String, GroupId>,
     /// Least scales of weights, so that the biases beside them fit.
     floors: IndexMap<WeightKey, Vec<f32>>,
     notes: Vec<String>,
@@ -77,7 +86,8 @@ struct Converter<'a> {
 /// Converts a calibrated graph.
 ///
 /// # Errors
-/// Statistics that do not belong to it.
+/// Statistics that do not belong to it. [`QuantizeError::Invariant`](crate::QuantizeError::Invariant) if the result
+/// contradicts itself.
 pub fn convert(p: &Prepared, stats: &Statistics) -> Result<Converted> {
     let observed = stats.of_groups(p)?;
     let settled = settle::settle(p, &observed);
@@ -93,7 +103,9 @@ pub fn convert(p: &Prepared, stats: &Statistics) -> Result<Converted> {
     if p.divides {
         graph.metadata.insert("quantize".into(), "divide".into());
     }
-    Ok(Converted { graph: transform::prune(&graph), plan: plan(p, &settled, notes) })
+    let graph = transform::prune(&graph);
+    check::check(&graph, &c.members)?;
+    Ok(Converted { graph, plan: plan(p, &settled, notes) })
 }
 
 impl<'a> Converter<'a> {
@@ -112,10 +124,21 @@ impl<'a> Converter<'a> {
             }
         }
         let b = Builder::from_graph(p.graph.shell());
-        let (quantized, weights) = (IndexMap::new(), IndexMap::new());
-        let floors = IndexMap::new();
-        let mut c =
-            Converter { p, s, b, map: vec![], edges, outputs, asked, quantized, weights, floors, notes: vec![] };
+        let mut c = Converter {
+            p,
+            s,
+            b,
+            map: vec![],
+            edges,
+            outputs,
+            asked,
+            quantized: IndexMap::new(),
+            computed: IndexMap::new(),
+            weights: IndexMap::new(),
+            members: IndexMap::new(),
+            floors: IndexMap::new(),
+            notes: vec![],
+        };
         c.raise_floors();
         c
     }
@@ -148,7 +171,10 @@ impl<'a> Converter<'a> {
         let weight = self.p.graph.constant(w.value)?;
         let axis = self.p.graph.node(w.user).op().and_then(|o| o.weight_axis).unwrap_or(0);
         let widest = |r: QRange| i64::from(r.max) - i64::from(r.min);
-        let magnitude = |r: QRange| i64::from(r.max).abs().max(i64::from(r.min).abs());
+        let magnitude = |spec: SpecId| match (&self.p.specs[spec], self.p.specs[spec].range) {
+            (s, r) if s.qscheme() == QScheme::Affine => widest(r),
+            (_, r) => i64::from(r.max).abs().max(i64::from(r.min).abs()),
+        };
         Some(Beside {
             weight,
             target: &self.p.graph.node(w.value).target,
@@ -157,7 +183,7 @@ impl<'a> Converter<'a> {
             axis,
             sx: self.qparams(x.value, x.spec).scale,
             products: weight.len() / weight.shape().get(axis).copied().unwrap_or(1).max(1),
-            limit: widest(self.p.specs[x.spec].range) * magnitude(self.p.specs[w.spec].range),
+            limit: widest(self.p.specs[x.spec].range) * magnitude(w.spec),
         })
     }
 
@@ -196,9 +222,10 @@ impl<'a> Converter<'a> {
     fn operand(&mut self, place: Place, value: NodeId, plain: &mut IndexMap<NodeId, NodeId>) -> NodeId {
         if let Some(&(unit, spec)) = self.edges.get(&place) {
             let done = match self.p.specs[spec].scheme {
-                Scheme::PerChannelSymmetric => self.weight(place.0, value, spec),
-                Scheme::PerGroupSymmetric(group) => self.grouped(place.0, value, spec, group),
+                Scheme::PerChannelSymmetric | Scheme::PerChannelAffine => self.weight(place.0, value, spec),
+                Scheme::PerGroupSymmetric(n) | Scheme::PerGroupAffine(n) => self.grouped(place.0, value, spec, n),
                 Scheme::Derived { .. } => self.bias(unit, value, spec),
+                Scheme::Dynamic(scheme) => Some(self.dynamic(value, spec, scheme)),
                 _ => {
                     let q = self.quantize(value, spec);
                     Some(self.dequantize(q, value, spec))
@@ -229,12 +256,17 @@ impl<'a> Converter<'a> {
         }
         let p = self.qparams(value, spec);
         let range = self.p.specs[spec].range;
+        if self.p.specs[spec].scheme == Scheme::Cast {
+            let half = self.cast(value, range.dtype);
+            self.quantized.insert((value, spec), half);
+            return half;
+        }
         let name = format!("{}_q", self.p.graph.node(value).name);
         let q = match self.p.graph.constant(value) {
             Some(t) => {
                 let t = weights::quantize_constant(t, p, range, self.p.divides);
                 let target = format!("{}_q", self.p.graph.node(value).target);
-                self.b.constant(&self.free(&target), ConstKind::Param, t).id()
+                self.b.constant(&free_in(&self.p.graph, &target), ConstKind::Param, t).id()
             }
             None => {
                 let from = match self.outputs.get(&value).copied().filter(|o| *o != spec) {
@@ -248,7 +280,9 @@ impl<'a> Converter<'a> {
                     }
                     None => self.map[value.index()],
                 };
-                self.call("quantize_per_tensor", scalar_args(from, p, range), &name)
+                let q = self.call("quantize_per_tensor", scalar_args(from, p, range), &name);
+                self.note_member(q, value, spec);
+                q
             }
         };
         self.quantized.insert((value, spec), q);
@@ -257,10 +291,38 @@ impl<'a> Converter<'a> {
 
     fn dequantize(&mut self, q: NodeId, value: NodeId, spec: SpecId) -> NodeId {
         let p = self.qparams(value, spec);
+        if self.p.specs[spec].scheme == Scheme::Cast {
+            let node = self.p.graph.node(value);
+            let dtype = node.meta.as_tensor().map_or(DType::F32, |t| t.dtype);
+            return self.called("aten._to_copy", vec![q.into(), dtype.into()], &format!("{}_{dtype}", node.name));
+        }
         let mut args = scalar_args(q, p, self.p.specs[spec].range);
         args.push(self.out_dtype(value));
         let name = format!("{}_dq", self.p.graph.node(value).name);
-        self.call("dequantize_per_tensor", args, &name)
+        let dq = self.call("dequantize_per_tensor", args, &name);
+        self.note_member(dq, value, spec);
+        dq
+    }
+
+    /// A value as another floating-point type: a constant is stored so.
+    fn cast(&self, value: NodeId, dtype: DType) -> NodeId {
+        let node = self.p.graph.node(value);
+        match self.p.graph.constant(value) {
+            Some(t) => {
+                let target = free_in(&self.p.graph, &format!("{}_{dtype}", node.target));
+                self.b.constant(&target, ConstKind::Param, weights::cast(t, dtype)).id()
+            }
+            None => {
+                let x = self.map[value.index()];
+                self.called("aten._to_copy", vec![x.into(), dtype.into()], &format!("{}_{dtype}", node.name))
+            }
+        }
+    }
+
+    /// Remembers to which group a quantize or dequantize belongs.
+    fn note_member(&mut self, id: NodeId, value: NodeId, spec: SpecId) {
+        let name = self.b.edit(|g| g.node(id).name.clone());
+        self.members.extend(self.p.sites.get(&(value, spec)).map(|group| (name, *group)));
     }
 
     /// The element type of a value, where it is not f32.
@@ -271,153 +333,18 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// A name that no node or constant of the source has, so that they keep theirs.
-    fn free(&self, wish: &str) -> String {
-        let g = &self.p.graph;
-        let taken = |n: &String| g.constants.contains_key(n) || g.find(&clean(n)).is_some();
-        let others = (1..).map(|n| format!("{wish}_{n}"));
-        std::iter::once(wish.to_string()).chain(others).find(|n| !taken(n)).expect("invariant: names are endless")
-    }
-
     fn call(&self, name: &str, args: Vec<Arg>, node: &str) -> NodeId {
         self.called(&format!("{NAMESPACE}{name}"), args, node)
     }
 
     fn called(&self, name: &str, args: Vec<Arg>, node: &str) -> NodeId {
         match op::find(name) {
-            Ok(o) => self.b.call_op(o, args, Some(&self.free(node))).id(),
+            Ok(o) => self.b.call_op(o, args, Some(&free_in(&self.p.graph, node))).id(),
             Err(e) => {
                 self.b.fail(e);
                 NodeId::end()
             }
         }
-    }
-
-    /// A weight as integers behind a dequantize; a weight that two nodes share is stored once.
-    fn weight(&mut self, user: NodeId, value: NodeId, spec: SpecId) -> Option<NodeId> {
-        let axis = self.p.graph.node(user).op().and_then(|o| o.weight_axis).unwrap_or(0);
-        let target = self.p.graph.node(value).target.clone();
-        let key = (target.clone(), spec, axis);
-        let t = self.p.graph.constant(value)?;
-        if !self.weights.contains_key(&key) {
-            let floors = self.floors.get(&key).map_or(&[][..], Vec::as_slice);
-            let w = match weights::quantize_weight(t, axis, &self.p.specs[spec], self.p.divides, floors) {
-                Ok(w) => w,
-                Err(why) => {
-                    self.notes.push(format!("weight of {} kept float: {why}", self.p.graph.node(user).name));
-                    return None;
-                }
-            };
-            if w.flattened > 0 {
-                let (spec, node) = (&self.p.specs[spec], &self.p.graph.node(user).name);
-                self.notes.push(format!(
-                    "weight of {node}: {} of {} channels keep few levels or none at the least scale {} of spec '{}'; \
-                     a spec with a smaller eps, or --float {node}, mends it",
-                    w.flattened,
-                    w.scales.len(),
-                    spec.eps,
-                    spec.name
-                ));
-            }
-            let channels = self.channels(&target, w.q, &w.scales);
-            self.weights.insert(key.clone(), (channels, w.scales));
-        }
-        let channels = self.weights.get(&key)?.0;
-        let range = self.p.specs[spec].range;
-        let name = format!("{}_dq", self.p.graph.node(value).name);
-        Some(self.dequantize_channels(channels, axis, range, self.out_dtype(value), &name))
-    }
-
-    /// A weight as integers `[groups, size]` behind a dequantize and a view to its own shape.
-    fn grouped(&mut self, user: NodeId, value: NodeId, spec: SpecId, size: usize) -> Option<NodeId> {
-        let t = self.p.graph.constant(value)?;
-        let shape = t.shape().to_vec();
-        let mut fail = |why: String| {
-            self.notes.push(format!("weight of {} kept float: {why}", self.p.graph.node(user).name));
-            None
-        };
-        if !shape.last().is_some_and(|n| n.is_multiple_of(size)) || t.is_empty() {
-            return fail(format!("the last axis of {shape:?} is no multiple of the group size {size}"));
-        }
-        let rows = t.contiguous().reshape(&[t.len() / size, size]);
-        let w = match weights::quantize_weight(&rows, 0, &self.p.specs[spec], self.p.divides, &[]) {
-            Ok(w) => w,
-            Err(why) => return fail(why),
-        };
-        let node = self.p.graph.node(value);
-        let key = (node.target.clone(), spec, shape.len());
-        let channels = match self.weights.get(&key) {
-            Some((channels, _)) => *channels,
-            None => self.channels(&node.target, w.q, &w.scales),
-        };
-        self.weights.insert(key, (channels, w.scales));
-        let name = format!("{}_dq", node.name);
-        let range = self.p.specs[spec].range;
-        let dq = self.dequantize_channels(channels, 0, range, self.out_dtype(value), &format!("{name}_groups"));
-        let sizes = Arg::List(shape.iter().map(|n| Arg::from(*n)).collect());
-        Some(self.called("aten.view", vec![dq.into(), sizes], &name))
-    }
-
-    fn channels(&self, target: &str, q: Tensor, scales: &[f32]) -> Channels {
-        let n = [scales.len()];
-        let put = |what: &str, kind, t: Tensor| self.b.constant(&self.free(&format!("{target}_{what}")), kind, t).id();
-        Channels {
-            q: put("q", ConstKind::Param, q),
-            scales: put("scale", ConstKind::Buffer, Tensor::new(&n, scales.to_vec())),
-            zero_points: put("zero_point", ConstKind::Buffer, Tensor::new(&n, vec![0i64; scales.len()])),
-        }
-    }
-
-    fn dequantize_channels(&self, c: Channels, axis: usize, range: QRange, out_dtype: Arg, name: &str) -> NodeId {
-        let args = vec![
-            c.q.into(),
-            c.scales.into(),
-            c.zero_points.into(),
-            axis.into(),
-            i64::from(range.min).into(),
-            i64::from(range.max).into(),
-            range.dtype.into(),
-            out_dtype,
-        ];
-        self.call("dequantize_per_channel", args, name)
-    }
-
-    /// A bias as i32 at the scales of its unit's activation and weight; none where it stays float.
-    fn bias(&mut self, unit: usize, value: NodeId, spec: SpecId) -> Option<NodeId> {
-        let beside = self.beside(unit, spec)?;
-        let sw = match self.p.specs[beside.spec].scheme {
-            Scheme::PerChannelSymmetric => {
-                self.weights.get(&(beside.target.clone(), beside.spec, beside.axis))?.1.clone()
-            }
-            // An accumulator has one scale; a sum over groups has several.
-            Scheme::PerGroupSymmetric(_) => return None,
-            _ => vec![self.qparams(beside.value, beside.spec).scale],
-        };
-        let node = self.p.graph.node(value);
-        let bias = self.p.graph.constant(value)?;
-        if bias.dtype() != DType::F32 {
-            // The product of two scales is no number of a 16-bit type.
-            return None;
-        }
-        let compute = &self.p.graph.node(self.p.units[unit].compute).name;
-        let q = match weights::quantize_bias(bias, beside.sx, &sw, beside.products, beside.limit) {
-            Ok(q) => q,
-            Err(why) => {
-                self.notes.push(format!("bias of {compute} kept float: {why}"));
-                return None;
-            }
-        };
-        let (target, name) = (format!("{compute}.bias"), format!("{}_dq", node.name));
-        let range = self.p.specs[spec].range;
-        let out_dtype = self.out_dtype(value);
-        if let [scale] = q.scales.as_slice() {
-            let id = self.b.constant(&self.free(&format!("{target}_q")), ConstKind::Param, q.q).id();
-            let mut args = scalar_args(id, QParams { scale: *scale, zero_point: 0 }, range);
-            args.push(out_dtype);
-            return Some(self.call("dequantize_per_tensor", args, &name));
-        }
-        let channels = self.channels(&target, q.q, &q.scales);
-        Some(self.dequantize_channels(channels, 0, range, out_dtype, &name))
     }
 }
 
@@ -449,6 +376,9 @@ fn plan(p: &Prepared, s: &Settled, notes: Vec<String>) -> Plan {
                     row.group = site.and_then(|s| p.sites.get(&s).copied());
                     row.qparams = site.zip(row.group).and_then(|((_, spec), g)| {
                         let (q, r) = (s.qparams[g]?, p.specs[spec].range);
+                        if r.dtype.is_float() {
+                            return None;
+                        }
                         Some(QParamsRow {
                             dtype: r.dtype.name().into(),
                             scale: q.scale,
@@ -463,4 +393,52 @@ fn plan(p: &Prepared, s: &Settled, notes: Vec<String>) -> Plan {
         rows.push(row);
     }
     Plan { quantizer: p.quantizer.clone(), rows, notes: p.notes.iter().cloned().chain(notes).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Selection, TomlQuantizer, annotate, prepare};
+    use cleave_ir::text;
+
+    /// What the check of groups is told: every quantize and dequantize under the name that it has in the graph.
+    #[test]
+    fn members_of_groups_are_known_by_the_names_in_the_graph() {
+        let g = text::parse(
+            "graph(%x: f32[2, 4], %y: f32[2, 4]) {
+  %cat = aten.cat([%x, %y], 1): f32[2, 8]
+  %relu = aten.relu(%cat): f32[2, 8]
+  return %relu
+}",
+        );
+        let q = r#"
+[quantizer]
+name = "mine"
+[spec.a]
+dtype = "u8"
+scheme = "fixed"
+scale = 0.5
+zero_point = 3
+[[pattern]]
+name = "cat"
+match = "cat([xs…])"
+inputs = { xs = "a" }
+output = "a"
+share = ["xs", "output"]
+"#;
+        let (g, q) = (g.unwrap(), TomlQuantizer::parse(q, "mine.toml").unwrap());
+        let p = prepare(&g, &annotate(&g, &q, &Selection::default()).unwrap()).unwrap();
+        let stats = Statistics::new(&p);
+        let settled = settle::settle(&p, &stats.of_groups(&p).unwrap());
+        let mut c = Converter::new(&p, &settled);
+        p.graph.nodes().for_each(|(id, node)| c.node(id, node));
+        let graph = c.b.finish().unwrap();
+        let levels: Vec<&str> = graph
+            .nodes()
+            .filter(|(_, n)| n.name.contains("_q") || n.name.contains("_dq"))
+            .map(|(_, n)| n.name.as_str())
+            .collect();
+        assert_eq!(levels, ["x_q", "y_q", "x_dq", "y_dq", "cat_q", "cat_dq"]);
+        assert!(levels.iter().all(|n| c.members.get(*n) == Some(&0)), "{:?}", c.members);
+    }
 }
