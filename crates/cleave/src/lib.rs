@@ -37,6 +37,7 @@ pub mod outline;
 pub mod patterns;
 pub mod pipeline;
 pub mod provenance;
+pub mod sensitivity;
 pub mod sizes;
 pub mod snapshot;
 pub mod stage;
