@@ -11,11 +11,12 @@ use indexmap::IndexMap;
 use std::path::Path;
 
 /// The quantizers that are part of the program, by name, with their files' text.
-pub const BUILT_IN: [(&str, &str); 6] = [
+pub const BUILT_IN: [(&str, &str); 7] = [
     ("arm", include_str!("../../../patterns/arm.toml")),
     ("cpu", include_str!("../../../patterns/cpu.toml")),
     ("dynamic", include_str!("../../../patterns/dynamic.toml")),
     ("onnx", include_str!("../../../patterns/onnx.toml")),
+    ("openvino", include_str!("../../../patterns/openvino.toml")),
     ("x86", include_str!("../../../patterns/x86.toml")),
     ("xnnpack", include_str!("../../../patterns/xnnpack.toml")),
 ];
