@@ -64,6 +64,7 @@ pub const BUILT_IN: [(&str, &str); 7] = [
 ///                 output: None,
 ///                 share: vec![],
 ///                 follows: false,
+///                 unread_float: false,
 ///             };
 ///             // A node that a selector keeps float, or that another unit has, is refused with the reason.
 ///             let _ = a.claim(unit, false);
@@ -166,6 +167,8 @@ pub struct UnitPattern {
     pub float: Option<String>,
     /// Whether the unit needs inputs that are results of quantized units.
     pub follows: bool,
+    /// Whether its result stays float where no quantized unit reads it, whatever the quantizer does else.
+    pub unread_float: bool,
     /// Patterns of a higher priority are tried before others; 0 if nothing is said.
     pub priority: i32,
     /// Whether it stands in a user's file.
