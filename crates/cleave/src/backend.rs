@@ -104,13 +104,11 @@ pub fn slice_rows(t: &Tensor, from: usize, to: usize) -> Tensor {
 }
 
 /// Tensors joined along their first dimension.
-fn join(parts: &[&Tensor]) -> Result<Tensor> {
+pub(crate) fn join(parts: &[&Tensor]) -> Result<Tensor> {
     let first = parts.first().ok_or_else(|| Error::other("no outputs to join"))?;
     let mut shape = first.shape().to_vec();
     if shape.is_empty() || parts.iter().any(|p| p.shape().get(1..) != Some(&shape[1..]) || p.dtype() != first.dtype()) {
-        return Err(Error::other(
-            "outputs of the batches cannot be joined: their shapes differ; run one batch at a time",
-        ));
+        return Err(Error::other("batches cannot be joined: their shapes or element types differ; run one at a time"));
     }
     shape[0] = parts.iter().map(|p| p.shape()[0]).sum();
     let bytes: Vec<u8> = parts.iter().flat_map(|p| p.to_bytes().into_owned()).collect();

@@ -7,6 +7,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
     samples: usize,
+    elements: usize,
     mean: Vec<f64>,
     signal: f64,
     noise: f64,
@@ -28,6 +29,8 @@ pub struct Similarity {
     pub cosine: f64,
     /// Greatest `|a-b|`.
     pub max_abs: f64,
+    /// Root of the mean of `(a-b)²`.
+    pub rms: f64,
     /// Share of samples whose greatest element stands at the same place.
     pub top1_agreement: f64,
 }
@@ -83,6 +86,7 @@ impl Comparison {
             self.mean.iter_mut().zip(x).for_each(|(m, x)| *m += f64::from(*x));
         }
         self.samples += 1;
+        self.elements += x.len();
         self.top1_equal += usize::from(top1(x) == top1(y));
     }
 
@@ -101,6 +105,7 @@ impl Comparison {
             centred_sqnr_db: if self.samples < 2 { 0.0 } else { decibels(about_mean.max(0.0), self.noise) },
             cosine: if norm > 0.0 { self.dot / norm } else { f64::from(u8::from(self.signal == self.other)) },
             max_abs: self.max_abs,
+            rms: (self.noise / self.elements.max(1) as f64).sqrt(),
             top1_agreement: self.top1_equal as f64 / n,
         }
     }

@@ -8,7 +8,7 @@ use cleave_decompose::{Table, decompose, materialise_dims, plain_attention};
 use cleave_formats::{clv, onnx, pt2};
 use cleave_ir::{Graph, NodeId, Tensor};
 use cleave_quantize::{
-    Annotations, BoxError, CalibrateOptions, Converted, Evaluator, NonFinite, ObserverKind, Plan, Prepared,
+    Annotations, BoxError, CalibrateOptions, Converted, Equalized, Evaluator, NonFinite, ObserverKind, Plan, Prepared,
     QuantizeError, Quantizer, Selection, Statistics, Status,
 };
 use cleave_runtime::{Options, Session};
@@ -161,14 +161,33 @@ impl Samples for [Tensor] {
     }
 }
 
+/// Samples in memory: for each one tensor for each input, samples along the first dimension, of one sample or more.
+impl Samples for [Vec<Tensor>] {
+    fn len(&self) -> usize {
+        <[Vec<Tensor>]>::len(self)
+    }
+
+    fn batch(&self, from: usize, to: usize) -> std::result::Result<Vec<Tensor>, BoxError> {
+        let samples = &self[from..to];
+        let inputs = samples.first().map_or(0, Vec::len);
+        if samples.iter().any(|s| s.len() != inputs) {
+            return Err(format!("samples {from} to {} differ in their number of inputs", to - 1).into());
+        }
+        let input = |i: usize| crate::backend::join(&samples.iter().map(|s| &s[i]).collect::<Vec<_>>());
+        (0..inputs).map(|i| Ok(input(i)?)).collect()
+    }
+}
+
 /// A quantized model, and all that is known of it.
 pub struct Quantized {
     /// The float graph at the semantic level.
     pub raised: Graph,
     /// What the quantizer decided.
     pub annotations: Annotations,
-    /// The float graph with batch norms folded.
+    /// The float graph with batch norms folded, and layers equalized where that helps.
     pub prepared: Prepared,
+    /// Whether layers are equalized.
+    pub equalized: bool,
     /// What calibration learnt.
     pub statistics: Statistics,
     /// The quantized graph and the plan.
@@ -177,6 +196,13 @@ pub struct Quantized {
     pub check: Check,
     /// Seconds that each stage took.
     pub seconds: IndexMap<&'static str, f64>,
+}
+
+impl Quantized {
+    /// The statistics of [`Quantized::prepared`]: those of the equalized graph where that is it.
+    pub fn used_statistics(&self) -> &Statistics {
+        self.statistics.equalized.as_ref().filter(|_| self.equalized).map_or(&self.statistics, |e| &e.statistics)
+    }
 }
 
 /// Float and quantized values on a few calibration samples.
@@ -188,9 +214,14 @@ pub struct Check {
     pub outputs: Vec<(String, Similarity)>,
     /// Results of quantized units, those with the least SQNR first.
     pub worst: Vec<(String, Similarity)>,
+    /// Outputs that lie between 0 and 1 whatever the input: those of a sigmoid or softmax.
+    pub probabilities: Vec<String>,
     /// What was tried to make the outputs better, in order.
     pub gains: Vec<Gain>,
 }
+
+/// Root mean square that a probability counts as at least: differences of less than it hardly matter.
+pub const LEAST_PROBABILITY: f64 = 0.1;
 
 /// What a method of making outputs better does for them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -206,6 +237,22 @@ pub struct Gain {
 }
 
 impl Check {
+    /// The output that is worst off, with its SQNR in dB; none where nothing was checked. A probability that is near 0
+    /// throughout, as where there is nothing to detect, counts as one of [`LEAST_PROBABILITY`].
+    pub fn worst_output(&self) -> Option<(&str, f64)> {
+        let judged = |(name, s): &(String, Similarity)| match self.probabilities.contains(name) {
+            true => s.sqnr_db.max(20.0 * (LEAST_PROBABILITY / s.rms).log10()),
+            false => s.sqnr_db,
+        };
+        let all = self.outputs.iter().map(|o| (o.0.as_str(), judged(o)));
+        all.min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// SQNR in dB of [`Check::worst_output`]; infinite where nothing was checked.
+    pub fn least_sqnr(&self) -> f64 {
+        self.worst_output().map_or(f64::INFINITY, |(_, db)| db)
+    }
+
     /// SQNR of the outputs in dB, their mean; of exact ones 200 dB.
     fn mean_sqnr(&self) -> f64 {
         let sum: f64 = self.outputs.iter().map(|(_, s)| s.sqnr_db.min(200.0)).sum();
@@ -221,8 +268,8 @@ pub struct Ready {
     pub annotations: Annotations,
     /// The float graph with batch norms folded, and what is to be observed in it.
     pub prepared: Prepared,
-    /// The same with neighbouring layers equalized, and how many pairs of them, where that promises to help.
-    pub equalized: Option<(Prepared, usize)>,
+    /// The same with neighbouring layers equalized, and the pairs of them, where that promises to help.
+    pub equalized: Option<(Prepared, Vec<String>)>,
     corrects_biases: bool,
     evaluator: CpuEvaluator,
     clock: Clock,
@@ -313,8 +360,9 @@ pub fn calibrate(
         all.push(done.map_err(|e| unfit_sample(e, samples, step))?);
     }
     ready.clock.lap("calibrate");
-    let equalized = if all.len() > 1 { all.pop().map(Box::new) } else { None };
-    Ok(Statistics { equalized, ..all.remove(0) })
+    let equalized = ready.equalized.as_ref().zip(if all.len() > 1 { all.pop() } else { None });
+    let equalized = equalized.map(|((_, pairs), statistics)| Equalized { pairs: pairs.clone(), statistics });
+    Ok(Statistics { equalized: equalized.map(Box::new), ..all.remove(0) })
 }
 
 /// Names the file of a value that is not finite, and the ways out.
@@ -348,12 +396,20 @@ pub fn finish(
     };
     let mut best = attempt(prepared, &statistics)?;
     clock.lap("convert");
-    if let (Some((p, pairs)), Some(s)) = (equalized, &statistics.equalized) {
-        best = best.or(attempt(p, s)?, "equalization", pairs);
-        clock.lap("equalize");
+    match (equalized, &statistics.equalized) {
+        (Some((p, pairs)), Some(s)) if s.pairs == pairs => {
+            let other = Attempt { equalized: true, ..attempt(p, &s.statistics)? };
+            best = best.or(other, "equalization", pairs.len());
+            clock.lap("equalize");
+        }
+        (Some(_), _) => {
+            let why = "equalization is not tried: other layers were equalized when the statistics were made";
+            best.converted.plan.notes.push(why.into());
+        }
+        (None, _) => {}
     }
-    let Attempt { prepared, converted, check } = best;
-    Ok(Quantized { raised, annotations, prepared, statistics, converted, check, seconds: clock.laps })
+    let Attempt { prepared, converted, check, equalized } = best;
+    Ok(Quantized { raised, annotations, prepared, equalized, statistics, converted, check, seconds: clock.laps })
 }
 
 /// A way to quantize a graph, and how well it does.
@@ -362,6 +418,7 @@ struct Attempt {
     prepared: Prepared,
     converted: Converted,
     check: Check,
+    equalized: bool,
 }
 
 impl Attempt {
@@ -387,7 +444,7 @@ impl Attempt {
             Some(samples) => check(&prepared, &converted.graph, evaluator, samples, settings)?,
             None => Check::default(),
         };
-        Ok(Attempt { prepared, converted, check })
+        Ok(Attempt { prepared, converted, check, equalized: false })
     }
 
     /// With biases corrected, if that is better.
@@ -498,10 +555,26 @@ fn check(
         }
     }
     check.outputs = float.graph.output_names.iter().cloned().zip(outputs.iter().map(Comparison::finish)).collect();
+    check.probabilities = probabilities(&float.graph);
     let of: IndexMap<NodeId, NodeId> = pairs.iter().map(|(f, q)| (*q, *f)).collect();
     check.worst = layers.iter().map(|(q, c)| (float.graph.node(of[q]).name.clone(), c.finish())).collect();
     check.worst.sort_by(|a, b| a.1.sqnr_db.total_cmp(&b.1.sqnr_db));
     Ok(check)
+}
+
+/// Outputs that are a sigmoid or softmax, perhaps in another shape.
+fn probabilities(g: &Graph) -> Vec<String> {
+    let bounded = |mut id: NodeId| loop {
+        let node = g.node(id);
+        let Some(op) = node.op() else { return false };
+        match (op.base(), node.args.first()) {
+            ("sigmoid" | "hardsigmoid" | "softmax" | "_softmax", _) => return true,
+            (_, Some(cleave_ir::Arg::Node(of))) if op.class == cleave_ir::Class::View => id = *of,
+            _ => return false,
+        }
+    };
+    let all = g.output_names.iter().zip(g.results());
+    all.filter(|(_, id)| bounded(*id)).map(|(name, _)| name.clone()).collect()
 }
 
 /// The levels of values that a float graph has under the same name: (value, its quantize in the quantized graph).

@@ -406,3 +406,25 @@ fn what_observes_nothing_needs_no_data() {
     assert_eq!(String::from_utf8_lossy(&out.stderr), why);
     assert!(!dir.join("q.clv").exists());
 }
+
+#[test]
+fn outputs_that_are_not_good_enough_leave_no_file() {
+    let dir = workplace();
+    let dir = dir.path();
+    let quantize = ["quantize", "tiny.pt2", "-o", "bad.clv", "--calib", "calib.npy"];
+    let e = error(dir, &[&quantize[..], &["--min-sqnr", "200"]].concat());
+    assert!(e.contains("nothing was written: output linear has ") && e.contains("less than --min-sqnr 200"), "{e}");
+    assert!(e.contains("alone brings the outputs to") && !dir.join("bad.clv").exists(), "{e}");
+    let ranked = json(dir, &[&quantize[..], &["--sensitivity"]].concat());
+    let all = ranked["check"]["outputs"][0]["sqnr_db"].as_f64().unwrap();
+    let units = ranked["sensitivity"].as_array().unwrap();
+    let alone: Vec<f64> = units.iter().map(|u| u["sqnr_db"].as_f64().unwrap()).collect();
+    assert!(alone.len() >= 5 && alone.is_sorted() && alone[0] > all, "{alone:?} {all}");
+    // A little more than all units give, and less than the worst alone: what is proposed brings it.
+    let min = format!("{:.2}", all + 0.1);
+    let bad = [&quantize[..], &["--min-sqnr", &min]].concat();
+    let e = error(dir, &bad);
+    let proposed: Vec<&str> = e.split_whitespace().skip_while(|w| *w != "--float").collect();
+    assert!(proposed.len() >= 2, "{e}");
+    assert_eq!(json(dir, &[bad, proposed].concat())["remedy"], Value::Null);
+}

@@ -5,6 +5,7 @@ use crate::error::{QuantizeError, Result};
 use crate::mask;
 use crate::observe::{Observer, scan};
 use crate::prepare::{Group, Prepared};
+use crate::spec::ObserverKind;
 use cleave_ir::{Graph, NodeId, Tensor};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -49,22 +50,32 @@ pub struct CalibrateOptions {
     pub non_finite: NonFinite,
 }
 
-/// What calibration learnt; an observer for each group of [`Prepared::groups`].
+/// What calibration learnt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Statistics {
     /// How many samples were seen.
     pub samples: usize,
     /// How many were left out for values that are not finite.
     pub skipped: usize,
-    /// What is known of each group.
-    pub groups: Vec<Observed>,
+    /// What is known of the values that are quantized. Observers that merge watch one value each, so that whichever
+    /// values have one scale together in the end is open; others watch all values of a group.
+    pub observed: Vec<Observed>,
     /// Sums of the inputs of layers, for [`crate::correct_biases`].
     pub inputs: Vec<ChannelSums>,
-    /// What the same samples are in the graph that [`crate::equalize`] made, where there is one.
-    pub equalized: Option<Box<Statistics>>,
+    /// What the same samples are where layers are equalized, if any are.
+    pub equalized: Option<Box<Equalized>>,
 }
 
-/// What is known of the values of a group.
+/// Statistics of the graph that [`crate::equalize`] made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Equalized {
+    /// Its pairs of layers; by these statistics know their graph.
+    pub pairs: Vec<String>,
+    /// What was learnt.
+    pub statistics: Statistics,
+}
+
+/// What is known of a value, or of the values of a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Observed {
     /// The names of its values; by these statistics know their graph.
@@ -79,17 +90,15 @@ impl Statistics {
     /// Observers that have seen nothing. Those that depend on the order of the data have seen the graph's
     /// constants; [`Statistics::of_groups`] shows them to the others.
     pub fn new(p: &Prepared) -> Statistics {
-        let one = |g: &Group| {
-            let values = g.values.iter().map(|v| p.graph.node(*v).name.clone()).collect();
-            let kind = p.specs[g.spec].observer;
-            let mut observer = Observer::new(kind);
-            if kind.depends_on_order() {
-                show_constants(p, g, &mut observer);
+        let one = |w: &Watch| {
+            let mut observer = Observer::new(w.kind);
+            if w.kind.depends_on_order() {
+                show_constants(p, &w.values, &mut observer);
             }
-            Observed { values, observer, left_out: 0 }
+            Observed { values: names(p, &w.values), observer, left_out: 0 }
         };
         let inputs = correct::layers(&p.graph).iter().map(|l| ChannelSums::new(&p.graph, l)).collect();
-        Statistics { samples: 0, skipped: 0, groups: p.groups.iter().map(one).collect(), inputs, equalized: None }
+        Statistics { samples: 0, skipped: 0, observed: watches(p).iter().map(one).collect(), inputs, equalized: None }
     }
 
     /// Adds statistics of other samples.
@@ -97,7 +106,7 @@ impl Statistics {
     /// # Errors
     /// Statistics of another graph, and observers that depend on the order of the data.
     pub fn merge(&mut self, other: &Statistics) -> Result<()> {
-        if !self.groups.iter().map(|g| &g.values).eq(other.groups.iter().map(|g| &g.values)) {
+        if !self.observed.iter().map(|g| &g.values).eq(other.observed.iter().map(|g| &g.values)) {
             return Err(QuantizeError::Statistics(
                 "they are of other values: the graph or its selection differs".into(),
             ));
@@ -107,7 +116,7 @@ impl Statistics {
             return Err(QuantizeError::Statistics("they are of other layers: the graph differs".into()));
         }
         self.inputs.iter_mut().zip(&other.inputs).for_each(|(a, b)| a.merge(b));
-        for (a, b) in self.groups.iter_mut().zip(&other.groups) {
+        for (a, b) in self.observed.iter_mut().zip(&other.observed) {
             let named = |why: String| QuantizeError::Statistics(format!("{}: {why}", a.values.join(", ")));
             a.observer.merge(&b.observer).map_err(named)?;
             a.left_out += b.left_out;
@@ -115,9 +124,11 @@ impl Statistics {
         self.samples += other.samples;
         self.skipped += other.skipped;
         match (&mut self.equalized, &other.equalized) {
-            (Some(a), Some(b)) => a.merge(b),
+            (Some(a), Some(b)) if a.pairs == b.pairs => a.statistics.merge(&b.statistics),
             (None, None) => Ok(()),
-            _ => Err(QuantizeError::Statistics("only one has seen the equalized graph".into())),
+            _ => {
+                Err(QuantizeError::Statistics("other layers are equalized: the graph or its selection differs".into()))
+            }
         }
     }
 
@@ -127,43 +138,82 @@ impl Statistics {
         let one = |g: &Observed| g.observer.is_valid() && small(g.left_out);
         small(self.samples as u64)
             && small(self.skipped as u64)
-            && self.groups.iter().all(one)
-            && self.equalized.as_ref().is_none_or(|e| e.is_valid())
+            && self.observed.iter().all(one)
+            && self.equalized.as_ref().is_none_or(|e| e.statistics.is_valid())
     }
 
-    /// What is known of each group of a graph, constants included. Groups are found by their values, so that
-    /// statistics serve a graph of which less is quantized.
+    /// What is known of each group of a graph, constants included. Statistics serve a graph of which less is quantized,
+    /// too.
     ///
     /// # Errors
-    /// No samples where the graph needs them, a group that was not observed, or by an observer that remembers another thing than its spec asks for.
+    /// No samples where the graph needs them, a value that was not observed, or by an observer that remembers
+    /// another thing than its spec asks for.
     pub fn of_groups(&self, p: &Prepared) -> Result<Vec<Observed>> {
         if self.samples == 0 && p.needs_data() {
             return Err(QuantizeError::NoSamples);
         }
         let mut by_values: IndexMap<&[String], Vec<&Observed>> = IndexMap::new();
-        self.groups.iter().for_each(|g| by_values.entry(&g.values).or_default().push(g));
-        let mut found = vec![];
-        for (group, fresh) in p.groups.iter().zip(Statistics::new(p).groups) {
-            let name = || fresh.values.join(", ");
-            let of_values = by_values.get(fresh.values.as_slice()).ok_or_else(|| {
-                QuantizeError::Statistics(format!("{} was not observed: the graph or its selection differs", name()))
-            })?;
-            let same = of_values.iter().find(|o| o.observer.is_like(&fresh.observer)).ok_or_else(|| {
-                let (got, want) = (of_values[0].observer.describe(), p.specs[group.spec].observer.describe());
-                QuantizeError::Statistics(format!("{} was observed by {got}; {want} is asked for", name()))
-            })?;
-            let mut same = (*same).clone();
-            if !p.specs[group.spec].observer.depends_on_order() {
-                show_constants(p, group, &mut same.observer);
+        self.observed.iter().for_each(|o| by_values.entry(&o.values).or_default().push(o));
+        let find = |values: &[String], kind: ObserverKind| {
+            let fail = |why: String| QuantizeError::Statistics(format!("{} was {why}", values.join(", ")));
+            let known = by_values.get(values);
+            let known = known.ok_or_else(|| fail("not observed: the graph or its selection differs".into()))?;
+            let (fresh, got) = (Observer::new(kind), known[0].observer.describe());
+            let like = known.iter().find(|o| o.observer.is_like(&fresh));
+            like.ok_or_else(|| fail(format!("observed by {got}; {} is asked for", kind.describe())))
+        };
+        let of_group = |g: &Group| {
+            let (kind, values) = (p.specs[g.spec].observer, names(p, &g.values));
+            if kind.depends_on_order() {
+                return find(&values, kind).map(|o| (*o).clone());
             }
-            found.push(same);
-        }
-        Ok(found)
+            let mut all = Observed { values, observer: Observer::new(kind), left_out: 0 };
+            for v in names(p, &g.observed) {
+                let one = find(&[v], kind)?;
+                all.observer.merge(&one.observer).map_err(QuantizeError::Statistics)?;
+                all.left_out += one.left_out;
+            }
+            show_constants(p, &g.values, &mut all.observer);
+            Ok(all)
+        };
+        p.groups.iter().map(of_group).collect()
     }
 }
 
-fn show_constants(p: &Prepared, group: &Group, observer: &mut Observer) {
-    for t in group.values.iter().filter_map(|v| p.graph.constant(*v)) {
+/// What one observer watches.
+struct Watch {
+    /// The values by which it is known.
+    values: Vec<NodeId>,
+    /// Those of them that are shown to it as the graph runs.
+    observed: Vec<NodeId>,
+    kind: ObserverKind,
+}
+
+/// What is watched for the groups of a graph.
+fn watches(p: &Prepared) -> Vec<Watch> {
+    let mut all: Vec<Watch> = vec![];
+    for g in &p.groups {
+        let kind = p.specs[g.spec].observer;
+        if kind.depends_on_order() {
+            all.push(Watch { values: g.values.clone(), observed: g.observed.clone(), kind });
+            continue;
+        }
+        for v in &g.observed {
+            let like = |w: &Watch| Observer::new(w.kind).is_like(&Observer::new(kind));
+            if !all.iter().any(|w| w.values == [*v] && like(w)) {
+                all.push(Watch { values: vec![*v], observed: vec![*v], kind });
+            }
+        }
+    }
+    all
+}
+
+fn names(p: &Prepared, values: &[NodeId]) -> Vec<String> {
+    values.iter().map(|v| p.graph.node(*v).name.clone()).collect()
+}
+
+fn show_constants(p: &Prepared, values: &[NodeId], observer: &mut Observer) {
+    for t in values.iter().filter_map(|v| p.graph.constant(*v)) {
         let x = finite(t.to_f32());
         observer.update(&x, &scan(&x));
     }
@@ -193,14 +243,14 @@ pub fn calibrate(
     taps.sort();
     taps.dedup();
     let mut of_node: Vec<Vec<usize>> = vec![vec![]; p.graph.len()];
-    for (i, group) in p.groups.iter().enumerate() {
-        group.observed.iter().for_each(|v| of_node[v.index()].push(i));
+    for (i, watch) in watches(p).iter().enumerate() {
+        watch.observed.iter().for_each(|v| of_node[v.index()].push(i));
     }
     let masked = mask::may_be_negative_infinity(&p.graph);
     for (sample, inputs) in samples.enumerate() {
         let inputs = inputs.map_err(|e| QuantizeError::Sample { sample, why: e.to_string() })?;
         // A sample that turns out to be unfit is taken back.
-        let before = (options.non_finite == NonFinite::Skip).then(|| (stats.groups.clone(), stats.inputs.clone()));
+        let before = (options.non_finite == NonFinite::Skip).then(|| (stats.observed.clone(), stats.inputs.clone()));
         let clip = options.non_finite == NonFinite::Clip;
         let unfit = |(id, t): (NodeId, &Tensor)| {
             t.dtype()
@@ -214,14 +264,14 @@ pub fn calibrate(
         let mut sink = |id: NodeId, t: &Tensor| {
             if bad.is_none() {
                 let of = &of_node[id.index()];
-                bad = observe(&mut stats.groups, of, t, clip, masked[id.index()]).err().map(|what| (id, what));
+                bad = observe(&mut stats.observed, of, t, clip, masked[id.index()]).err().map(|what| (id, what));
                 of_input[id.index()].iter().for_each(|i| stats.inputs[*i].add(t, layers[*i].axis));
             }
         };
         let run = if unfit_input { Ok(vec![]) } else { evaluator.run(&p.graph, &inputs, &taps, &mut sink) };
         match (bad, before) {
             (Some(_), Some(before)) => {
-                (stats.groups, stats.inputs) = before;
+                (stats.observed, stats.inputs) = before;
                 stats.skipped += 1;
             }
             (Some((id, what)), None) => {

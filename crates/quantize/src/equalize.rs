@@ -21,9 +21,9 @@ const ROUNDS: usize = 24;
 /// Greatest power of two by which a channel is scaled in one round.
 const MOST: i32 = 24;
 
-/// The prepared graph with layers equalized of which a weight has one scale for all channels, and how many pairs there
-/// are; none if there are none.
-pub fn equalize(p: &Prepared) -> Option<(Prepared, usize)> {
+/// The prepared graph with layers equalized of which a weight has one scale for all channels, and the pairs as
+/// `first → second`; none if there are none.
+pub fn equalize(p: &Prepared) -> Option<(Prepared, Vec<String>)> {
     let mut layers: Vec<Layer> = p.graph.ids().filter_map(|id| layer(&p.graph, id)).collect();
     let has_one_scale = |l: &Layer| p.units.iter().any(|u| u.compute == l.id && has_one_scale(p, u));
     let mut pairs: Vec<Pair> = (0..layers.len()).filter_map(|a| pair(&p.graph, &layers, a)).collect();
@@ -47,7 +47,9 @@ pub fn equalize(p: &Prepared) -> Option<(Prepared, usize)> {
     let units: Vec<Unit> = p.units.iter().map(|u| remap(u, &at)).collect();
     let (groups, sites) = group(&graph, &p.specs, &units);
     let excluded = p.excluded.iter().map(|n| at(*n)).collect();
-    Some((Prepared { units, groups, sites, excluded, graph, ..p.clone() }, pairs.len()))
+    let name = |layer: usize| &p.graph.node(layers[layer].id).name;
+    let names = pairs.iter().map(|pair| format!("{} → {}", name(pair.from), name(pair.to))).collect();
+    Some((Prepared { units, groups, sites, excluded, graph, ..p.clone() }, names))
 }
 
 /// Whether the weight of a unit is quantized by one scale.

@@ -5,7 +5,7 @@ use crate::error::{QuantizeError, Result};
 use crate::file;
 use crate::select::Selector;
 use crate::spec::{ObserverKind, Spec, SpecId};
-use cleave_ir::Graph;
+use cleave_ir::{Class, Graph};
 use cleave_rewrite::Pattern;
 use indexmap::IndexMap;
 use std::path::Path;
@@ -120,6 +120,11 @@ pub trait Quantizer {
     /// Patterns whose nodes are to be left as they are by what prepares a graph for annotation: a factor behind a
     /// convolution is folded into its weight, unless a pattern names it.
     fn names(&self) -> Vec<&Pattern> {
+        vec![]
+    }
+
+    /// Patterns that name dropout, which a graph at inference does without: where they match, it is left for them.
+    fn inert(&self) -> Vec<&Pattern> {
         vec![]
     }
 
@@ -303,6 +308,11 @@ impl Quantizer for TomlQuantizer {
 
     fn names(&self) -> Vec<&Pattern> {
         self.patterns.iter().filter(|p| p.own).map(|p| &p.pattern).collect()
+    }
+
+    fn inert(&self) -> Vec<&Pattern> {
+        let inert = |p: &Pattern| p.labels().any(|l| p.ops(l).iter().any(|o| o.class == Class::Inert));
+        self.patterns.iter().map(|p| &p.pattern).filter(|p| inert(p)).collect()
     }
 
     fn overrides(&self) -> &[Override] {

@@ -102,11 +102,11 @@ fn infinities_and_nan_are_errors_or_left_out_as_asked() {
         let skipped = stats(&p, &samples, NonFinite::Skip).unwrap();
         assert_eq!((skipped.samples, skipped.skipped), (2, 1));
         let good = stats(&p, &vec![ramp(), ramp()], NonFinite::Error).unwrap();
-        assert_eq!(skipped.groups, good.groups, "nothing of a skipped sample is left");
+        assert_eq!(skipped.observed, good.observed, "nothing of a skipped sample is left");
         let notes = convert(&p, &skipped).unwrap().plan.notes;
         assert_eq!(notes[0], "1 of 3 calibration samples were left out for NaN or infinities");
         let clipped = stats(&p, &samples, NonFinite::Clip).unwrap();
-        let first = clipped.groups.iter().find(|g| g.values == ["first"]).unwrap();
+        let first = clipped.observed.iter().find(|g| g.values == ["first"]).unwrap();
         assert_eq!((first.left_out, first.observer.extrema()), (1, Some((-1.0, 50.0))));
         let notes = convert(&p, &clipped).unwrap().plan.notes;
         assert_eq!(notes[0], "first: 1 values that are NaN or infinite were left out of its range");
@@ -135,7 +135,7 @@ fn every_sample_counts() {
     let p = prepared(PAIR, "cpu");
     let samples: Samples = (0..300).map(|i| vec![("first", vec![i as f32, -1.0, 0.5])]).collect();
     let s = stats(&p, &samples, NonFinite::Error).unwrap();
-    let first = s.groups.iter().find(|g| g.values == ["first"]).unwrap();
+    let first = s.observed.iter().find(|g| g.values == ["first"]).unwrap();
     let Observer::Histogram(h) = &first.observer else { unreachable!() };
     assert_eq!((s.samples, h.count(), h.extrema()), (300, 900, Some((-1.0, 299.0))));
 }

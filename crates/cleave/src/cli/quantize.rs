@@ -9,9 +9,11 @@ use crate::error::{Error, Result};
 use crate::metrics::Similarity;
 use crate::pipeline::{self, Format, Quantized, Samples, Settings, plan_counts};
 use crate::provenance::{Provenance, Source};
+use crate::sensitivity::{Remedy, Sensitivity, remedy, sensitivity};
 use crate::table::Table;
 use cleave_ir::Graph;
 use cleave_quantize::{NonFinite, ObserverKind, Statistics, Status};
+use indexmap::IndexMap;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -47,11 +49,20 @@ pub struct Args {
     /// Samples on which float and quantized outputs are compared.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     check: u32,
+    /// Write nothing, and say what to leave in float, where an output's SQNR is below this many dB.
+    #[arg(long, value_name = "DB", default_value_t = MIN_SQNR, allow_hyphen_values = true)]
+    min_sqnr: f64,
+    /// Quantize each unit alone, too, and say what that does to the outputs.
+    #[arg(long, requires = "calib")]
+    sensitivity: bool,
     #[command(flatten)]
     images: ImageArgs,
     #[command(flatten)]
     run: RunArgs,
 }
+
+/// Below this many dB an output has little to do with the float model's.
+const MIN_SQNR: f64 = 8.0;
 
 /// What to do with values that are NaN or infinite.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default)]
@@ -100,18 +111,50 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
         run: a.run.options()?,
     };
     let (mut q, learnt) = quantized(a, &export, part.as_ref(), &settings)?;
-    q.converted.plan.notes.extend(format.caveat(&q.converted.graph).map(String::from));
-    let source = Source::new(&a.model, &learnt.model)?;
-    Provenance::new(source, &q, &settings, learnt.runs.clone()).stamp(&mut q.converted.graph)?;
+    let mut judged = Judged::default();
+    let bad = q.check.least_sqnr() < a.min_sqnr;
+    if let (Some(part), true) = (&part, a.sensitivity || bad) {
+        judged = judge(a, &export, &q, part, &settings, bad)?;
+    }
     if let Some(path) = &a.save_stats {
         learnt.write(path)?;
     }
-    let writing = Instant::now();
-    pipeline::write_with(&a.output, &q.converted.graph, Some(&q.converted.plan))?;
     let mut seconds = q.seconds.clone();
     seconds.insert_before(0, "read", read);
-    seconds.insert("write", writing.elapsed().as_secs_f64());
-    report(a, out, &q, &seconds)
+    if !bad {
+        q.converted.plan.notes.extend(format.caveat(&q.converted.graph).map(String::from));
+        let source = Source::new(&a.model, &learnt.model)?;
+        Provenance::new(source, &q, &settings, learnt.runs.clone()).stamp(&mut q.converted.graph)?;
+        let writing = Instant::now();
+        pipeline::write_with(&a.output, &q.converted.graph, Some(&q.converted.plan))?;
+        seconds.insert("write", writing.elapsed().as_secs_f64());
+    }
+    report(a, out, &q, &judged, &seconds, bad)?;
+    if bad { Err(Error::other(failure(a, &q, &judged))) } else { Ok(true) }
+}
+
+/// What was found out about single units.
+#[derive(Default)]
+struct Judged {
+    ranking: Vec<Sensitivity>,
+    remedy: Option<Remedy>,
+}
+
+fn judge(a: &Args, export: &Graph, q: &Quantized, part: &Part<'_>, settings: &Settings, bad: bool) -> Result<Judged> {
+    let bar = progress("units alone", q.prepared.units.len());
+    let ranking = sensitivity(q, part, settings, &mut |n, _| bar.set_position(n as u64));
+    bar.finish_and_clear();
+    let ranking = ranking?;
+    let remedy = match bad {
+        true => {
+            let bar = progress("what to leave in float", 1);
+            let found = remedy(export, q, &ranking, part, settings, a.min_sqnr);
+            bar.finish_and_clear();
+            found?
+        }
+        false => None,
+    };
+    Ok(Judged { ranking, remedy })
 }
 
 /// Calibrates, or takes what was learnt before, and quantizes.
@@ -154,7 +197,14 @@ fn size(p: &std::path::Path) -> u64 {
     std::fs::metadata(p).map_or(0, |m| m.len())
 }
 
-fn report(a: &Args, out: &mut Out, q: &Quantized, seconds: &indexmap::IndexMap<&'static str, f64>) -> Result<bool> {
+fn report(
+    a: &Args,
+    out: &mut Out,
+    q: &Quantized,
+    judged: &Judged,
+    seconds: &IndexMap<&'static str, f64>,
+    bad: bool,
+) -> Result<()> {
     let plan = &q.converted.plan;
     let (all, quantized) = plan_counts(plan);
     let floats: Vec<_> = plan.rows.iter().filter(|r| r.status == Status::Float).collect();
@@ -185,19 +235,50 @@ fn report(a: &Args, out: &mut Out, q: &Quantized, seconds: &indexmap::IndexMap<&
         0 => out.say("not checked: float and int8 are compared where there is data (--calib)"),
         n => out.say(format!("float beside int8 on {n} calibration samples:\n{t}")),
     }
+    if !judged.ranking.is_empty() {
+        let mut t = Table::new(&["unit quantized alone", "pattern", ">SQNR"]);
+        let shown = if a.sensitivity { judged.ranking.len() } else { 5 };
+        for s in judged.ranking.iter().take(shown) {
+            t.row([s.node.clone(), s.pattern.clone(), decibels(s.sqnr_db)]);
+        }
+        out.say(t.to_string());
+    }
     let stages: Vec<String> = seconds.iter().map(|(s, t)| format!("{s} {t:.2} s")).collect();
-    out.say(format!("{} → {}; {}", bytes(size(&a.model)), bytes(size(&a.output)), stages.join(", ")));
-    out.say(format!("wrote {}", a.output.display()));
+    if bad {
+        out.say(format!("{}; {}", bytes(size(&a.model)), stages.join(", ")));
+    } else {
+        out.say(format!("{} → {}; {}", bytes(size(&a.model)), bytes(size(&a.output)), stages.join(", ")));
+        out.say(format!("wrote {}", a.output.display()));
+    }
     let figures = |rows: &[(String, Similarity)]| -> Vec<Value> {
         rows.iter().map(|(n, s)| json!({"name": n, "sqnr_db": number(s.sqnr_db), "cosine": number(s.cosine), "max_abs": number(s.max_abs)})).collect()
     };
     let float: Vec<Value> = floats.iter().map(|r| json!({"node": r.node, "op": r.op, "reason": r.reason})).collect();
     let worst = &q.check.worst[..q.check.worst.len().min(10)];
     out.document(&json!({
-        "output": a.output, "bytes_in": size(&a.model), "bytes_out": size(&a.output),
+        "output": if bad { None } else { Some(&a.output) }, "bytes_in": size(&a.model),
+        "bytes_out": if bad { None } else { Some(size(&a.output)) },
         "plan": {"compute_nodes": all, "quantized": quantized, "float": float, "notes": plan.notes},
         "check": {"samples": q.check.samples, "outputs": figures(&q.check.outputs), "worst": figures(worst), "gains": q.check.gains},
+        "sensitivity": judged.ranking, "remedy": judged.remedy,
         "seconds": seconds, "peak_rss_mib": peak_rss_mib(),
-    }))?;
-    Ok(true)
+    }))
+}
+
+/// Why there is no file, and what to do.
+fn failure(a: &Args, q: &Quantized, judged: &Judged) -> String {
+    let (name, db) = q.check.worst_output().unwrap_or(("", 0.0));
+    let what = format!("nothing was written: output {name} has {}, less than --min-sqnr {}", decibels(db), a.min_sqnr);
+    let harm = judged
+        .ranking
+        .first()
+        .map_or(String::new(), |s| format!("; unit {} alone brings the outputs to {}", s.node, decibels(s.sqnr_db)));
+    let mend = match &judged.remedy {
+        Some(r) => {
+            let floats: Vec<String> = r.float.iter().map(|n| format!("--float node:{n}")).collect();
+            format!("leave in float what does the harm, for {}: {}", decibels(r.sqnr_db), floats.join(" "))
+        }
+        None => "no small part of it left in float would do; see --sensitivity, --observer and other quantizers".into(),
+    };
+    format!("{what}{harm}; {mend}")
 }

@@ -1,5 +1,7 @@
 //! Running the command in a folder.
 
+#![allow(dead_code, reason = "not every test needs all of it")]
+
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};

@@ -91,12 +91,35 @@ struct Converter<'a> {
 pub fn convert(p: &Prepared, stats: &Statistics) -> Result<Converted> {
     let observed = stats.of_groups(p)?;
     let settled = settle::settle(p, &observed);
-    let mut c = Converter::new(p, &settled);
+    let (graph, mut more) = build(p, &settled)?;
+    let mut notes = notes::notes(p, stats, &observed, &settled);
+    notes.append(&mut more);
+    Ok(Converted { graph, plan: plan(p, &settled, notes) })
+}
+
+/// The graph in which of all units this one alone is quantized, as [`convert`] quantizes it; none if that leaves it
+/// float. Its results show what quantizing this unit does.
+///
+/// # Errors
+/// As [`convert`].
+pub fn convert_alone(p: &Prepared, stats: &Statistics, unit: usize) -> Result<Option<Graph>> {
+    let mut settled = settle::settle(p, &stats.of_groups(p)?);
+    if settled.dropped.get(unit).is_none_or(Option::is_some) {
+        return Ok(None);
+    }
+    for other in (0..p.units.len()).filter(|n| *n != unit) {
+        settled.dropped[other].get_or_insert_with(|| "left out".into());
+        settled.outputs[other] = None;
+    }
+    Ok(Some(build(p, &settled)?.0))
+}
+
+/// The graph with what is settled put in, and notes on what could not be.
+fn build(p: &Prepared, settled: &Settled) -> Result<(Graph, Vec<String>)> {
+    let mut c = Converter::new(p, settled);
     for (id, node) in p.graph.nodes() {
         c.node(id, node);
     }
-    let mut notes = notes::notes(p, stats, &observed, &settled);
-    notes.append(&mut c.notes);
     let mut graph = c.b.finish()?;
     graph.input_names.clone_from(&p.graph.input_names);
     graph.output_names.clone_from(&p.graph.output_names);
@@ -105,7 +128,7 @@ pub fn convert(p: &Prepared, stats: &Statistics) -> Result<Converted> {
     }
     let graph = transform::prune(&graph);
     check::check(&graph, &c.members)?;
-    Ok(Converted { graph, plan: plan(p, &settled, notes) })
+    Ok((graph, c.notes))
 }
 
 impl<'a> Converter<'a> {
