@@ -76,7 +76,8 @@ fn every_layer_stands_between_dequantize_and_quantize() {
         let proto = model_of(Path::new("m.onnx"), &g).unwrap();
         let m = Model::new(&proto);
         assert_eq!(proto.opset_import[0].version, opset, "{network}");
-        let names = |v: &[cleave_formats::onnx::proto::ValueInfoProto]| v.iter().map(|i| i.name.clone()).collect::<Vec<_>>();
+        let names =
+            |v: &[cleave_formats::onnx::proto::ValueInfoProto]| v.iter().map(|i| i.name.clone()).collect::<Vec<_>>();
         assert_eq!((names(&m.graph.input), names(&m.graph.output)), (export.input_names, export.output_names));
         let metadata: Vec<_> = proto.metadata_props.iter().map(|p| (p.key.as_str(), p.value.as_str())).collect();
         assert_eq!(metadata, [("cleave.quantize", "divide")]);
