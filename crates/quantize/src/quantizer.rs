@@ -11,11 +11,12 @@ use indexmap::IndexMap;
 use std::path::Path;
 
 /// The quantizers that are part of the program, by name, with their files' text.
-pub const BUILT_IN: [(&str, &str); 6] = [
+pub const BUILT_IN: [(&str, &str); 7] = [
     ("arm", include_str!("../../../patterns/arm.toml")),
     ("cpu", include_str!("../../../patterns/cpu.toml")),
     ("dynamic", include_str!("../../../patterns/dynamic.toml")),
     ("onnx", include_str!("../../../patterns/onnx.toml")),
+    ("openvino", include_str!("../../../patterns/openvino.toml")),
     ("x86", include_str!("../../../patterns/x86.toml")),
     ("xnnpack", include_str!("../../../patterns/xnnpack.toml")),
 ];
@@ -63,6 +64,7 @@ pub const BUILT_IN: [(&str, &str); 6] = [
 ///                 output: None,
 ///                 share: vec![],
 ///                 follows: false,
+///                 unread_float: false,
 ///             };
 ///             // A node that a selector keeps float, or that another unit has, is refused with the reason.
 ///             let _ = a.claim(unit, false);
@@ -170,6 +172,8 @@ pub struct UnitPattern {
     pub float: Option<String>,
     /// Whether the unit needs inputs that are results of quantized units.
     pub follows: bool,
+    /// Whether its result stays float where no quantized unit reads it, whatever the quantizer does else.
+    pub unread_float: bool,
     /// Patterns of a higher priority are tried before others; 0 if nothing is said.
     pub priority: i32,
     /// Whether it stands in a user's file.
