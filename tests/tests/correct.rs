@@ -55,7 +55,7 @@ fn results_are_right_on_average() {
             assert!((a - b).abs() < 0.02, "{op}: {a} {b}");
         }
         let [gain] = &done.check.gains[..] else { panic!("{op}: {:?}", done.check.gains) };
-        assert_eq!((gain.method, gain.places, gain.kept), ("bias_correction", 1, true), "{op}");
+        assert_eq!((gain.method.as_str(), gain.places, gain.kept), ("bias_correction", 1, true), "{op}");
         assert!(gain.sqnr_db[1] - gain.sqnr_db[0] > 3.0, "{op}: {gain:?}");
         assert!(done.converted.plan.notes.iter().any(|n| n.starts_with("bias_correction: 1 ")), "{op}");
     }

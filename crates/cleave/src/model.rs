@@ -60,5 +60,5 @@ pub fn raise(g: &Graph) -> Result<Graph> {
 /// # Errors
 /// What a rule met.
 pub fn raise_for(g: &Graph, quantizer: &dyn cleave_quantize::Quantizer) -> Result<Graph> {
-    Ok(cleave_decompose::raise_for(g, &quantizer.names())?.0)
+    Ok(cleave_decompose::raise_for(g, &quantizer.names(), &quantizer.inert())?.0)
 }

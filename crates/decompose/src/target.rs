@@ -66,7 +66,23 @@ static BACKENDS: &[Backend] = &[
         fuses: |op| op.class == Class::Pointwise,
     },
     Backend { name: "onnx", table: Table::semantic, quantizer: "onnx", runs_here: false, fuses: is_clamp },
+    // Its convolutions take pointwise ops along, as ours do.
+    Backend {
+        name: "openvino",
+        table: Table::semantic,
+        quantizer: "openvino",
+        runs_here: false,
+        fuses: |op| op.class == Class::Pointwise,
+    },
     Backend { name: "xnnpack", table: Table::empty, quantizer: "xnnpack", runs_here: false, fuses: is_clamp },
+    // oneDNN's post-ops, as torch's X86InductorQuantizer has them.
+    Backend {
+        name: "inductor",
+        table: Table::empty,
+        quantizer: "x86",
+        runs_here: false,
+        fuses: |op| is_clamp(op) || matches!(op.base(), "hardswish" | "silu" | "add" | "tanh" | "gelu" | "leaky_relu"),
+    },
 ];
 
 /// All targets.
@@ -101,12 +117,15 @@ mod tests {
                 row("reference", "core", "cpu"),
                 row("cpu", "cpu", "cpu"),
                 row("onnx", "semantic", "onnx"),
-                row("xnnpack", "empty", "xnnpack")
+                row("openvino", "semantic", "openvino"),
+                row("xnnpack", "empty", "xnnpack"),
+                row("inductor", "empty", "x86"),
             ]
         );
         let silu = op::find("aten.silu").unwrap();
-        assert!(target("cpu").unwrap().fuses(silu) && !target("onnx").unwrap().fuses(silu));
+        let fuses = |name| target(name).unwrap().fuses(silu);
+        assert_eq!(["cpu", "openvino", "inductor", "onnx", "xnnpack"].map(fuses), [true, true, true, false, false]);
         let e = target("tpu").err().unwrap().to_string();
-        assert_eq!(e, "unknown target 'tpu'; there are: reference, cpu, onnx, xnnpack");
+        assert_eq!(e, "unknown target 'tpu'; there are: reference, cpu, onnx, openvino, xnnpack, inductor");
     }
 }

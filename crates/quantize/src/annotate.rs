@@ -223,6 +223,7 @@ impl<'a> Annotator<'a> {
             output,
             share: p.share.clone(),
             follows: p.follows,
+            unread_float: p.unread_float,
         };
         self.put(unit, p.inherits);
         Ok(())

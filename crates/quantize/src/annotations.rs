@@ -43,6 +43,8 @@ pub struct Unit {
     pub share: Vec<String>,
     /// Whether it stands only where its inputs are results of quantized units.
     pub follows: bool,
+    /// Whether its result stays float where no quantized unit reads it, whatever the quantizer does else.
+    pub unread_float: bool,
 }
 
 /// A node that stays float, with the reason.

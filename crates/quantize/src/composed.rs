@@ -80,6 +80,10 @@ impl Quantizer for Composed {
         self.parts.iter().flat_map(|p| p.names()).collect()
     }
 
+    fn inert(&self) -> Vec<&Pattern> {
+        self.parts.iter().flat_map(|p| p.inert()).collect()
+    }
+
     fn overrides(&self) -> &[Override] {
         &self.overrides
     }

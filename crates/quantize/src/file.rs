@@ -107,6 +107,7 @@ struct PatternEntry {
     float: Option<String>,
     #[serde(default)]
     follows: bool,
+    unread: Option<Unread>,
     #[serde(default)]
     priority: i32,
 }
@@ -401,6 +402,7 @@ fn resolve_pattern(at: &Place<'_>, specs: &[Spec], shared: &Names, e: &PatternEn
         inherits,
         float,
         follows: e.follows,
+        unread_float: e.unread == Some(Unread::Float),
         priority: e.priority,
         own: !at.built_in(),
     })

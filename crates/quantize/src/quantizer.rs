@@ -5,17 +5,18 @@ use crate::error::{QuantizeError, Result};
 use crate::file;
 use crate::select::Selector;
 use crate::spec::{ObserverKind, Spec, SpecId};
-use cleave_ir::Graph;
+use cleave_ir::{Class, Graph};
 use cleave_rewrite::Pattern;
 use indexmap::IndexMap;
 use std::path::Path;
 
 /// The quantizers that are part of the program, by name, with their files' text.
-pub const BUILT_IN: [(&str, &str); 6] = [
+pub const BUILT_IN: [(&str, &str); 7] = [
     ("arm", include_str!("../../../patterns/arm.toml")),
     ("cpu", include_str!("../../../patterns/cpu.toml")),
     ("dynamic", include_str!("../../../patterns/dynamic.toml")),
     ("onnx", include_str!("../../../patterns/onnx.toml")),
+    ("openvino", include_str!("../../../patterns/openvino.toml")),
     ("x86", include_str!("../../../patterns/x86.toml")),
     ("xnnpack", include_str!("../../../patterns/xnnpack.toml")),
 ];
@@ -63,6 +64,7 @@ pub const BUILT_IN: [(&str, &str); 6] = [
 ///                 output: None,
 ///                 share: vec![],
 ///                 follows: false,
+///                 unread_float: false,
 ///             };
 ///             // A node that a selector keeps float, or that another unit has, is refused with the reason.
 ///             let _ = a.claim(unit, false);
@@ -121,6 +123,11 @@ pub trait Quantizer {
         vec![]
     }
 
+    /// Patterns that name dropout, which a graph at inference does without: where they match, it is left for them.
+    fn inert(&self) -> Vec<&Pattern> {
+        vec![]
+    }
+
     /// Exceptions for selected nodes.
     fn overrides(&self) -> &[Override] {
         &[]
@@ -165,6 +172,8 @@ pub struct UnitPattern {
     pub float: Option<String>,
     /// Whether the unit needs inputs that are results of quantized units.
     pub follows: bool,
+    /// Whether its result stays float where no quantized unit reads it, whatever the quantizer does else.
+    pub unread_float: bool,
     /// Patterns of a higher priority are tried before others; 0 if nothing is said.
     pub priority: i32,
     /// Whether it stands in a user's file.
@@ -299,6 +308,11 @@ impl Quantizer for TomlQuantizer {
 
     fn names(&self) -> Vec<&Pattern> {
         self.patterns.iter().filter(|p| p.own).map(|p| &p.pattern).collect()
+    }
+
+    fn inert(&self) -> Vec<&Pattern> {
+        let inert = |p: &Pattern| p.labels().any(|l| p.ops(l).iter().any(|o| o.class == Class::Inert));
+        self.patterns.iter().map(|p| &p.pattern).filter(|p| inert(p)).collect()
     }
 
     fn overrides(&self) -> &[Override] {

@@ -45,7 +45,7 @@ fn outputs(p: &Prepared, dropped: &mut [Option<String>]) -> Vec<Option<SpecId>> 
         }
         let users = p.graph.users(u.root);
         let excluded = !users.is_empty() && users.iter().all(|id| p.excluded.contains(id));
-        let unread = p.unread_float && !read[u.root.index()];
+        let unread = (p.unread_float || u.unread_float) && !read[u.root.index()];
         let view = u.nodes.len() == 1 && p.graph.node(u.root).op().is_some_and(|o| o.class == Class::View);
         if unread && view && u.follows {
             dropped[n] = Some("no quantized unit reads its result".into());

@@ -7,7 +7,7 @@ use cleave_quantize::{BUILT_IN, Quantizer, TomlQuantizer};
 fn every_built_in_file_is_read() {
     for (name, _) in BUILT_IN {
         let q = TomlQuantizer::load(name).unwrap();
-        assert_eq!((q.name(), q.divides()), (name, matches!(name, "arm" | "cpu" | "dynamic" | "onnx")));
+        assert_eq!((q.name(), q.divides()), (name, matches!(name, "arm" | "cpu" | "dynamic" | "onnx" | "openvino")));
         assert!(!q.doc().is_empty() && q.patterns().len() > 2);
     }
 }

@@ -123,7 +123,7 @@ fn x86_leaves_results_to_their_consumers_and_shares_through_pools() {
             "conv_add_relu: block bn sum act",
             "max_pool: pool",
             "passes_through: mean_1",
-            "passes_through: flat",
+            "flatten: flat",
             "linear_act: head"
         ]
     );

@@ -37,6 +37,7 @@ pub const PREDICATES: &[PredicateDoc] = &[
         form: "used_by(x, op)",
         doc: "a node that is not matched and is this op, class or alternative uses it",
     },
+    PredicateDoc { form: "before(a, b)", doc: "a stands before b in the graph" },
     PredicateDoc { form: "not P", doc: "P does not hold" },
 ];
 
@@ -80,6 +81,7 @@ enum Measure {
 enum Test {
     Flag(Flag, String),
     SameShape { a: String, b: String, strict: bool },
+    Before { a: String, b: String },
     Neighbour { of: String, producer: bool, what: String, ops: Vec<&'static Op> },
     Compare(Measure, String, Cmp, Value),
     Not(Box<Test>),
@@ -101,6 +103,7 @@ impl Test {
             Test::SameShape { a, b, strict } => {
                 format!("{}({a}, {b})", if *strict { "same_shape" } else { "compatible_shape" })
             }
+            Test::Before { a, b } => format!("before({a}, {b})"),
             Test::Neighbour { of, producer, what, .. } => {
                 format!("{}({of}, {what})", if *producer { "produced_by" } else { "used_by" })
             }
@@ -186,13 +189,16 @@ fn test(c: &mut Cursor<'_>, p: &Pattern) -> Result<Test, PatternError> {
         c.expect(")")?;
         return Ok(Test::Flag(flag, of));
     }
-    if matches!(word, "same_shape" | "compatible_shape") {
+    if matches!(word, "same_shape" | "compatible_shape" | "before") {
         c.expect("(")?;
         let a = name(c, p)?;
         c.expect(",")?;
         let b = name(c, p)?;
         c.expect(")")?;
-        return Ok(Test::SameShape { a, b, strict: word == "same_shape" });
+        return Ok(match word {
+            "before" => Test::Before { a, b },
+            _ => Test::SameShape { a, b, strict: word == "same_shape" },
+        });
     }
     if matches!(word, "produced_by" | "used_by") {
         c.expect("(")?;
@@ -324,6 +330,10 @@ impl Found<'_> {
                 };
                 let equal = |x: &[Dim], y: &[Dim]| if *strict { x == y } else { compatible(x, y) };
                 Some((x.zip(y).is_some_and(|(x, y)| equal(&x.shape, &y.shape)), why))
+            }
+            Test::Before { a, b } => {
+                let place = |name| self.values(name).first().and_then(|v| v.nodes().first().copied());
+                Some((place(a)? < place(b)?, format!("{a} does not stand before {b}")))
             }
             Test::Neighbour { of, producer, what, ops } => {
                 self.all(of, |a| self.neighbour(of, *producer, what, ops, a))

@@ -182,6 +182,8 @@ fn conditions_speak_of_neighbours() {
         "matched nodes are not others"
     );
     assert_eq!(why("hardtanh(x)", "not used_by(hardtanh, mul)", "hardtanh"), "'used_by(hardtanh, mul)' holds");
+    assert_eq!(why("sigmoid(x)", "before(x, sigmoid)", "sigmoid"), "holds");
+    assert_eq!(why("sigmoid(x)", "before(sigmoid, x)", "sigmoid"), "sigmoid does not stand before x");
     let p = Pattern::parse("relu(x)", &any()).unwrap();
     let e = p.with_condition("used_by(x, rellu)").unwrap_err().to_string();
     assert_eq!(e, "line 1, column 12: unknown op, class or alternative 'rellu'");

@@ -99,17 +99,17 @@ pub fn raise(src: &Graph) -> Result<(Graph, Trace)> {
 const FOLDING: [&str; 4] = ["channel_affine", "conv_scale", "conv_shift", "linear_bias"];
 
 /// [`raise`], but where `patterns` match what they name stays: a unit of `mul(conv(x, w), s)` can be spoken of though
-/// `s` could be folded into `w`.
+/// `s` could be folded into `w`. Where `inert` match, the dropouts that they name stay too.
 ///
 /// # Errors
 /// As [`raise`].
-pub fn raise_for(src: &Graph, patterns: &[&Pattern]) -> Result<(Graph, Trace)> {
+pub fn raise_for(src: &Graph, patterns: &[&Pattern], inert: &[&Pattern]) -> Result<(Graph, Trace)> {
     if patterns.is_empty() {
-        return raise(src);
+        return raise_admitted(src, &ALL, &|_, _| Ok(()), inert);
     }
     let folds = |r: &Rule| FOLDING.contains(&r.name.as_str());
     let no = |r: &Rule, _: &Node| if folds(r) { Err("folding comes later".into()) } else { Ok(()) };
-    let (g, _) = raise_admitted(src, &ALL, &no)?;
+    let (g, _) = raise_admitted(src, &ALL, &no, inert)?;
     let mut named: IndexMap<&str, &str> = IndexMap::new();
     for p in patterns {
         for m in g.ids().filter_map(|id| p.match_at(&g, id).ok()) {
@@ -119,27 +119,28 @@ pub fn raise_for(src: &Graph, patterns: &[&Pattern]) -> Result<(Graph, Trace)> {
             named.extend(nodes.map(|n| (g.node(n).name.as_str(), p.text())));
         }
     }
-    raise_admitted(src, &ALL, &|r, n| match named.get(n.name.as_str()).filter(|_| folds(r)) {
+    let admit = |r: &Rule, n: &Node| match named.get(n.name.as_str()).filter(|_| folds(r)) {
         Some(p) => Err(format!("{} is named by the pattern {p}", n.name)),
         None => Ok(()),
-    })
+    };
+    raise_admitted(src, &ALL, &admit, inert)
 }
 
 /// The rules applied to any node.
 fn raise_by(src: &Graph, rules: &[&Rule]) -> Result<(Graph, Trace)> {
-    raise_admitted(src, rules, &|_, _| Ok(()))
+    raise_admitted(src, rules, &|_, _| Ok(()), &[])
 }
 
-fn raise_admitted(src: &Graph, rules: &[&Rule], admit: &AdmitFn<'_>) -> Result<(Graph, Trace)> {
+fn raise_admitted(src: &Graph, rules: &[&Rule], admit: &AdmitFn<'_>, inert: &[&Pattern]) -> Result<(Graph, Trace)> {
     let mut inner = Trace::default();
     let functional = functionalize(src)?;
     let g = functional.map_subgraphs(&mut |g| {
-        let (g, trace) = raise_admitted(g, rules, admit)?;
+        let (g, trace) = raise_admitted(g, rules, admit, inert)?;
         inner.applied.extend(trace.applied);
         inner.declined.extend(trace.declined);
         Ok::<_, DecomposeError>(g)
     })?;
-    let g = take_branches(&normal::resolve(&prims::lifted(&resolve_sizes(&g)?)?)?)?;
+    let g = take_branches(&normal::resolve(&prims::lifted(&resolve_sizes(&g)?)?, inert)?)?;
     let g = normal::literals(&normal::pads(&g)?)?;
     let (g, mut trace) = cleave_rewrite::rewrite_admitted(&g, rules, admit)?;
     trace.applied.splice(0..0, inner.applied);
@@ -234,6 +235,25 @@ mod tests {
     }
 
     #[test]
+    fn a_dropout_stays_where_a_pattern_names_it() {
+        let src = r#"graph(%x: f32[2, 3, 4]) {
+  %flatten = aten.flatten.using_ints(%x, 1)
+  %dropout_ = aten.dropout_(%flatten, 0.5, false)
+  %dropout = aten.dropout(%dropout_, 0.5, false)
+  %relu = aten.relu(%dropout)
+  return %relu
+}"#;
+        let g = text::parse(src).unwrap();
+        let p = Pattern::parse("dropout(flatten(x))", &Alternatives::default()).unwrap();
+        let ops = |inert: &[&Pattern]| {
+            let (g, _) = raise_for(&g, &[], inert).unwrap();
+            g.nodes().filter_map(|(_, n)| n.op()).map(|o| o.base()).collect::<Vec<_>>()
+        };
+        assert_eq!(ops(&[]), ["flatten", "relu"]);
+        assert_eq!(ops(&[&p]), ["flatten", "dropout", "relu"]);
+    }
+
+    #[test]
     fn branches_are_raised_and_those_decided_are_taken() {
         let src = r#"graph(%x: f32[N, 4], %p: bool[]) where 1 <= N {
   %yes = const "yes": bool[]
@@ -292,7 +312,7 @@ mod tests {
         let src = text::parse(&src).unwrap();
         let kept = |pattern: &str| {
             let p = Pattern::parse(pattern, &Alternatives::new()).unwrap();
-            raise_for(&src, &[&p]).unwrap().0.op_counts().get("aten.mul.Tensor").copied().unwrap_or(0)
+            raise_for(&src, &[&p], &[]).unwrap().0.op_counts().get("aten.mul.Tensor").copied().unwrap_or(0)
         };
         assert_eq!(kept("relu(mul(conv2d(x, w), s))"), 1, "one product is named, the other folded");
         assert_eq!(kept("mul(conv2d(x, w), s)"), 2);

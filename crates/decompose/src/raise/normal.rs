@@ -6,6 +6,7 @@ use cleave_ir::graph::{Arg, Graph, Meta, Node, NodeId};
 use cleave_ir::op::{self, Class, Functional, Op};
 use cleave_ir::transform::{self, Replace};
 use cleave_ir::{Builder, IrError};
+use cleave_rewrite::Pattern;
 use std::rc::Rc;
 
 /// Composites whose semantic form is kept although functional form breaks them up.
@@ -28,10 +29,16 @@ fn resolved(o: &Op) -> bool {
     o.rule.is_some() && (sugar && o.class != Class::Inert || spelled || padding)
 }
 
-/// The graph without aliases, inert ops and second names.
-pub(super) fn resolve(src: &Graph) -> Result<Graph> {
+/// The graph without aliases, inert ops and second names. Dropouts that patterns of `kept` name stay.
+pub(super) fn resolve(src: &Graph, kept: &[&Pattern]) -> Result<Graph> {
     let g = driver::expand(src, Rc::new(|o| o.rule.filter(|_| resolved(o))))?;
-    Ok(transform::transform(&g, |b, _: NodeId, node, args| Ok(plain(b, node, args)?.unwrap_or(Replace::Copy)))?)
+    let matches = kept.iter().flat_map(|p| g.ids().filter_map(|id| Some(p.named_nodes(&p.match_at(&g, id).ok()?))));
+    let mut stays = vec![false; g.len()];
+    matches.flatten().for_each(|id| stays[id.index()] = g.node(id).op().is_some_and(|o| o.base() == "dropout"));
+    Ok(transform::transform(&g, |b, id: NodeId, node, args| {
+        let plain = plain(b, node, args)?.filter(|_| !stays[id.index()]);
+        Ok(plain.unwrap_or(Replace::Copy))
+    })?)
 }
 
 fn plain<'b>(b: &'b Builder, node: &Node, args: &[Arg]) -> std::result::Result<Option<Replace<'b>>, IrError> {

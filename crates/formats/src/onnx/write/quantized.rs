@@ -37,14 +37,21 @@ fn four_bits(g: &Graph, id: NodeId) -> bool {
     four && constant() && node.op().is_some_and(|o| o.base().starts_with("dequantize"))
 }
 
-/// The name of a zero point for node `id`; one of four bits is its own constant.
+/// The name of a zero point for node `id`. That of weights is its own: where ONNX Runtime makes them unsigned for CPUs
+/// without VNNI (`session.x64quantprecision`), it names what it makes of a zero point by it, and fails at the second.
 fn zero_point(o: &mut Out<'_, '_>, id: NodeId, zero: Tensor) -> String {
-    let wish = format!("{}_zero_point", o.w.g.node(id).name);
-    if !four_bits(o.w.g, id) {
+    let g = o.w.g;
+    let wish = format!("{}_zero_point", g.node(id).name);
+    let weight =
+        zero.dtype() == DType::I8 && Args::new(g, g.node(id)).tensor("input").is_ok_and(|q| g.constant(q).is_some());
+    let four = four_bits(g, id);
+    if !weight && !four {
         return o.w.literal(&wish, zero);
     }
     let name = o.w.constant(&wish, zero);
-    o.w.narrow.insert(name.clone());
+    if four {
+        o.w.narrow.insert(name.clone());
+    }
     name
 }
 

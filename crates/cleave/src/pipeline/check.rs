@@ -1,0 +1,156 @@
+//! Float and quantized values side by side.
+
+use super::{Samples, Settings, batch_size};
+use crate::backend::{Backend, CpuEvaluator};
+use crate::error::{Error, Result};
+use crate::metrics::{Comparison, Similarity};
+use cleave_ir::{Graph, NodeId, Tensor};
+use cleave_quantize::{Evaluator, NonFinite, Prepared};
+use cleave_runtime::Session;
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+/// Float and quantized values on a few calibration samples.
+#[derive(Clone, Debug, Default)]
+pub struct Check {
+    /// How many samples.
+    pub samples: usize,
+    /// Each output by name.
+    pub outputs: Vec<(String, Similarity)>,
+    /// Results of quantized units, those with the least SQNR first.
+    pub worst: Vec<(String, Similarity)>,
+    /// Outputs that lie between 0 and 1 whatever the input: those of a sigmoid or softmax.
+    pub probabilities: Vec<String>,
+    /// What was tried to make the outputs better, in order.
+    pub gains: Vec<Gain>,
+}
+
+/// Root mean square that a probability counts as at least: differences of less than it hardly matter.
+pub const LEAST_PROBABILITY: f64 = 0.1;
+
+/// What a method of making outputs better does for them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gain {
+    /// `bias_correction` or `equalization`.
+    pub method: String,
+    /// Biases that are corrected; pairs of layers that are equalized.
+    pub places: usize,
+    /// SQNR of the outputs in dB, their mean, without and with it.
+    pub sqnr_db: [f64; 2],
+    /// Whether the model has it: where it helps.
+    pub kept: bool,
+}
+
+impl Check {
+    /// The output that is worst off, with its SQNR in dB; none where nothing was checked. A probability that is near 0
+    /// throughout, as where there is nothing to detect, counts as one of [`LEAST_PROBABILITY`].
+    pub fn worst_output(&self) -> Option<(&str, f64)> {
+        let judged = |(name, s): &(String, Similarity)| match self.probabilities.contains(name) {
+            true => s.sqnr_db.max(20.0 * (LEAST_PROBABILITY / s.rms).log10()),
+            false => s.sqnr_db,
+        };
+        let all = self.outputs.iter().map(|o| (o.0.as_str(), judged(o)));
+        all.min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// SQNR in dB of [`Check::worst_output`]; infinite where nothing was checked.
+    pub fn least_sqnr(&self) -> f64 {
+        self.worst_output().map_or(f64::INFINITY, |(_, db)| db)
+    }
+
+    /// SQNR of the outputs in dB, their mean; of exact ones 200 dB.
+    pub(super) fn mean_sqnr(&self) -> f64 {
+        let sum: f64 = self.outputs.iter().map(|(_, s)| s.sqnr_db.min(200.0)).sum();
+        sum / self.outputs.len().max(1) as f64
+    }
+}
+
+/// Runs both graphs on the first samples and compares outputs, and the results of units by node name.
+pub(super) fn check(
+    float: &Prepared,
+    quantized: &Graph,
+    evaluator: &mut CpuEvaluator,
+    samples: &(impl Samples + ?Sized),
+    settings: &Settings,
+) -> Result<Check> {
+    let step = batch_size(&float.graph);
+    let count = (settings.check.clamp(1, samples.len().max(1)).div_ceil(step) * step).min(samples.len() / step * step);
+    let mut session = Backend::Cpu(Box::new(Session::new(quantized, settings.run)?));
+    let pairs = quantized_values(&float.graph, quantized);
+    let taps: Vec<NodeId> = pairs.keys().copied().collect();
+    let mut check = Check::default();
+    let mut outputs = vec![Comparison::default(); float.graph.output_names.len()];
+    let mut layers: IndexMap<NodeId, Comparison> = IndexMap::new();
+    let other: Vec<NodeId> = pairs.values().copied().collect();
+    let mut wrong = None;
+    for start in (0..count).step_by(step) {
+        let inputs = samples.batch(start, start + step).map_err(|e| Error::other(e.to_string()))?;
+        if settings.non_finite != NonFinite::Error && samples.check_finite(start, &inputs).is_err() {
+            continue;
+        }
+        check.samples += step;
+        let mut seen: IndexMap<NodeId, Tensor> = IndexMap::new();
+        let want = evaluator.run(&float.graph, &inputs, &taps, &mut |id, t| {
+            if let Some(q) = pairs.get(&id) {
+                seen.insert(*q, t.clone());
+            }
+        });
+        let want = want.map_err(|e| Error::other(e.to_string()))?;
+        let got = session.run(&inputs, &other, &mut |id, t| {
+            if let Some(f) = seen.get(&id) {
+                wrong = wrong.take().or(layers.entry(id).or_default().add(f, &dequantized(quantized, id, t)).err());
+            }
+        })?;
+        if let Some(why) = wrong.take() {
+            return Err(Error::other(format!("float and quantized values do not compare: {why}")));
+        }
+        for (c, (a, b)) in outputs.iter_mut().zip(want.iter().zip(&got)) {
+            c.add(a, b).map_err(Error::Other)?;
+        }
+    }
+    check.outputs = float.graph.output_names.iter().cloned().zip(outputs.iter().map(Comparison::finish)).collect();
+    check.probabilities = probabilities(&float.graph);
+    let of: IndexMap<NodeId, NodeId> = pairs.iter().map(|(f, q)| (*q, *f)).collect();
+    check.worst = layers.iter().map(|(q, c)| (float.graph.node(of[q]).name.clone(), c.finish())).collect();
+    check.worst.sort_by(|a, b| a.1.sqnr_db.total_cmp(&b.1.sqnr_db));
+    Ok(check)
+}
+
+/// Outputs that are a sigmoid or softmax, perhaps in another shape.
+fn probabilities(g: &Graph) -> Vec<String> {
+    let bounded = |mut id: NodeId| loop {
+        let node = g.node(id);
+        let Some(op) = node.op() else { return false };
+        match (op.base(), node.args.first()) {
+            ("sigmoid" | "hardsigmoid" | "softmax" | "_softmax", _) => return true,
+            (_, Some(cleave_ir::Arg::Node(of))) if op.class == cleave_ir::Class::View => id = *of,
+            _ => return false,
+        }
+    };
+    let all = g.output_names.iter().zip(g.results());
+    all.filter(|(_, id)| bounded(*id)).map(|(name, _)| name.clone()).collect()
+}
+
+/// The levels of values that a float graph has under the same name: (value, its quantize in the quantized graph).
+pub fn quantized_values(float: &Graph, quantized: &Graph) -> IndexMap<NodeId, NodeId> {
+    let is_quantize = |n: &NodeId| quantized.node(*n).op().is_some_and(|o| o.base() == "quantize_per_tensor");
+    let named = float.nodes().filter_map(|(id, n)| Some((id, quantized.find(&n.name)?)));
+    named.filter_map(|(id, q)| Some((id, quantized.users(q).into_iter().find(is_quantize)?))).collect()
+}
+
+/// What the levels of a quantize mean.
+pub fn dequantized(g: &Graph, quantize: NodeId, levels: &Tensor) -> Tensor {
+    let number = |name: &str| match g.node(quantize).arg(name) {
+        Some(cleave_ir::Arg::Float(f)) => *f,
+        Some(cleave_ir::Arg::Int(i)) => *i as f64,
+        _ => 0.0,
+    };
+    let (scale, zero_point) = (number("scale") as f32, number("zero_point") as i32);
+    let meaning = |q: i32| cleave_numerics::dequantize(q, scale, zero_point);
+    let values = match (levels.elements::<u8>(), levels.elements::<i8>()) {
+        (Some(q), _) => q.iter().map(|q| meaning(i32::from(*q))).collect(),
+        (_, Some(q)) => q.iter().map(|q| meaning(i32::from(*q))).collect(),
+        _ => levels.to_f32().iter().map(|q| meaning(*q as i32)).collect(),
+    };
+    Tensor::new(levels.shape(), values)
+}
