@@ -82,6 +82,8 @@ struct SpecEntry {
     scale: Option<f64>,
     zero_point: Option<i32>,
     from: Option<[String; 2]>,
+    #[serde(default)]
+    as_float: bool,
     group_size: Option<usize>,
     #[serde(default)]
     dynamic: bool,
@@ -253,7 +255,7 @@ fn resolve_spec(at: &Place<'_>, name: &str, entry: &Spanned<SpecEntry>) -> Resul
     let grouped = matches!(scheme, Scheme::PerGroupSymmetric(_) | Scheme::PerGroupAffine(_));
     let used = (fixed_or_derived.0, fixed_or_derived.1, !fixed_or_derived.0 && !fixed_or_derived.1);
     if (!used.0 && (e.scale.is_some() || e.zero_point.is_some()))
-        || (!used.1 && e.from.is_some())
+        || (!used.1 && (e.from.is_some() || e.as_float))
         || (!used.2 && (e.observer.is_some() || e.eps.is_some()))
         || (!grouped && e.group_size.is_some())
     {
@@ -301,7 +303,8 @@ fn resolve_scheme(
         }
         "derived" if range.dtype != DType::I32 => return Err(here("derived needs dtype s32")),
         "derived" => {
-            Scheme::Derived { from: e.from.clone().ok_or_else(|| here("derived needs from = [capture, capture]"))? }
+            let from = e.from.clone().ok_or_else(|| here("derived needs from = [capture, capture]"))?;
+            Scheme::Derived { from, as_float: e.as_float }
         }
         other => {
             let known = "per_tensor_affine, per_tensor_symmetric, per_channel_affine, per_channel_symmetric, \
@@ -426,7 +429,7 @@ fn resolve_inputs(
             return Err(missing(s, capture));
         }
         let id = find_spec(at, specs, s)?;
-        if let Scheme::Derived { from } = &specs[id].scheme
+        if let Scheme::Derived { from, .. } = &specs[id].scheme
             && let Some(missing) = from.iter().find(|f| !e.inputs.contains_key(*f))
         {
             let why = format!("'{}' is derived from '{missing}', which this pattern does not quantize", s.get_ref());
@@ -450,13 +453,13 @@ fn resolve_inputs(
 fn check_scales(specs: &[Spec], e: &PatternEntry, capture: &str, id: SpecId) -> std::result::Result<(), String> {
     let dynamic = |id: SpecId| matches!(specs[id].scheme, Scheme::Dynamic(_));
     let of = |capture: &String| e.inputs.get(capture).and_then(|s| specs.iter().position(|k| k.name == *s.get_ref()));
-    if let Scheme::Derived { from } = &specs[id].scheme
+    if let Scheme::Derived { from, .. } = &specs[id].scheme
         && let Some(x) = from.iter().find(|f| of(f).is_some_and(dynamic))
     {
         return Err(format!("the scale of '{x}' is not known before the model runs: leave the bias float"));
     }
     let cast = |id: SpecId| specs[id].scheme == Scheme::Cast;
-    if let Scheme::Derived { from } = &specs[id].scheme
+    if let Scheme::Derived { from, .. } = &specs[id].scheme
         && let Some(x) = from.iter().find(|f| of(f).is_some_and(cast))
     {
         return Err(format!("'{x}' is cast and has no scale to derive one from: leave the bias float"));

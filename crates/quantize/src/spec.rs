@@ -39,6 +39,9 @@ pub enum Scheme {
     Derived {
         /// The captures.
         from: [String; 2],
+        /// Whether the integers are stored as the floats that they stand for, for runtimes that round a float bias so
+        /// themselves.
+        as_float: bool,
     },
 }
 
@@ -192,7 +195,10 @@ impl Spec {
             Scheme::Fixed { scale, zero_point } => {
                 format!("{dtype}[{min}, {max}] scale {scale}, zero point {zero_point}")
             }
-            Scheme::Derived { from } => format!("{dtype} at the scales of {} and {}", from[0], from[1]),
+            Scheme::Derived { from, as_float } => {
+                let stored = if *as_float { ", as floats" } else { "" };
+                format!("{dtype} at the scales of {} and {}{stored}", from[0], from[1])
+            }
         }
     }
 }

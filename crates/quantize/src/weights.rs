@@ -163,6 +163,14 @@ pub(crate) struct QuantizedBias {
     pub scales: Vec<f32>,
 }
 
+impl QuantizedBias {
+    /// What the integers stand for.
+    pub fn floats(&self) -> Vec<f32> {
+        let scale = |c: usize| self.scales[c % self.scales.len()];
+        self.q.to_i64().into_iter().enumerate().map(|(c, q)| q as f32 * scale(c)).collect()
+    }
+}
+
 /// Quantizes a bias to `rne(b / (sx·sw))`; `products` is the number of weights that one output sums over,
 /// `limit` the greatest product of an activation and a weight.
 ///

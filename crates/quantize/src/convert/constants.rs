@@ -129,6 +129,10 @@ impl Converter<'_> {
             }
         };
         let (target, name) = (format!("{compute}.bias"), format!("{}_dq", node.name));
+        if matches!(self.p.specs[spec].scheme, Scheme::Derived { as_float: true, .. }) {
+            let floats = Tensor::new(bias.shape(), q.floats());
+            return Some(self.b.constant(&free_in(&self.p.graph, &target), ConstKind::Param, floats).id());
+        }
         let range = self.p.specs[spec].range;
         let out_dtype = self.out_dtype(value);
         if let [scale] = q.scales.as_slice() {

@@ -169,7 +169,7 @@ impl<'a> Converter<'a> {
     /// Finds the least scales of weights at which the biases of all their units fit.
     fn raise_floors(&mut self) {
         for (n, u) in self.p.units.iter().enumerate().filter(|(n, _)| self.s.dropped[*n].is_none()) {
-            let derived = |s: SpecId| matches!(self.p.specs[s].scheme, Scheme::Derived { .. });
+            let derived = |s: SpecId| matches!(self.p.specs[s].scheme, Scheme::Derived { as_float: false, .. });
             for i in u.inputs.iter().filter(|i| derived(i.spec)) {
                 let Some(b) = self.beside(n, i.spec) else { continue };
                 let Some(bias) = self.p.graph.constant(i.value) else { continue };
@@ -188,7 +188,7 @@ impl<'a> Converter<'a> {
     /// What a derived bias of a unit stands beside.
     fn beside(&self, unit: usize, spec: SpecId) -> Option<Beside<'a>> {
         let u = &self.p.units[unit];
-        let Scheme::Derived { from } = &self.p.specs[spec].scheme else { return None };
+        let Scheme::Derived { from, .. } = &self.p.specs[spec].scheme else { return None };
         let [x, w] = [0, 1].map(|k| u.inputs.iter().find(|i| i.capture == from[k]));
         let (x, w) = (x?, w?);
         let weight = self.p.graph.constant(w.value)?;
