@@ -47,7 +47,7 @@ fn quantized(g: &Graph, quantizer: &str) -> cleave::error::Result<pipeline::Quan
     let settings = Settings { quantizer: quantizer.into(), ..Settings::default() };
     let ready = pipeline::prepare(g, &settings)?;
     let statistics = Statistics::new(&ready.prepared);
-    pipeline::finish(ready, statistics, None::<&[Tensor]>, &settings)
+    pipeline::finish(ready, statistics.into(), None::<&[Tensor]>, &settings)
 }
 
 fn session(g: &Graph, isa: Isa, threads: usize) -> Session {

@@ -1,10 +1,9 @@
 //! Statistics as files: what was calibrated, how and on which samples; merging what shards of a data set gave.
 
 use crate::error::{Error, Result};
-use crate::pipeline::{Ready, Samples};
+use crate::pipeline::{Learnt, Ready, Samples};
 use cleave_formats::{fingerprint, record};
 use cleave_ir::Graph;
-use cleave_quantize::Statistics;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -21,7 +20,7 @@ pub struct Calibration {
     /// The samples, in order, no two runs of them touching.
     pub runs: Vec<Run>,
     /// What was learnt.
-    pub statistics: Statistics,
+    pub learnt: Learnt,
 }
 
 /// What something is called, and what it is known by.
@@ -71,8 +70,8 @@ pub fn run_of(path: &Path, all: &impl Samples, from: usize, to: usize) -> Result
 
 impl Calibration {
     /// Statistics of a model and samples.
-    pub fn new(model: Identity, quantizer: &str, run: Run, statistics: Statistics) -> Calibration {
-        Calibration { model, quantizer: quantizer.into(), runs: vec![run], statistics }
+    pub fn new(model: Identity, quantizer: &str, run: Run, learnt: Learnt) -> Calibration {
+        Calibration { model, quantizer: quantizer.into(), runs: vec![run], learnt }
     }
 
     /// Writes a file; it is whole or not there.
@@ -91,7 +90,7 @@ impl Calibration {
         let c: Calibration = record::read(path, KIND)?;
         let run = |r: &Run| r.from < r.to && r.to <= r.of;
         let samples = c.runs.iter().try_fold(0u64, |n, r| n.checked_add(r.to.checked_sub(r.from)?));
-        if !c.statistics.is_valid() || !c.runs.iter().all(run) || c.runs.is_empty() || samples.is_none() {
+        if !c.learnt.is_valid() || !c.runs.iter().all(run) || c.runs.is_empty() || samples.is_none() {
             let why = "its numbers are none that calibration could give; calibrate again";
             return Err(Error::other(format!("{}: {why}", path.display())));
         }
@@ -131,9 +130,9 @@ impl Calibration {
         if self.quantizer != other.quantizer {
             return Err(format!("for another quantizer: '{}', not '{}'", other.quantizer, self.quantizer));
         }
-        self.statistics.merge(&other.statistics).map_err(|e| e.to_string())?;
+        self.learnt.merge(&other.learnt).map_err(|e| e.to_string())?;
         // Two counts below 2^60 do not overflow; many might.
-        if !self.statistics.is_valid() {
+        if !self.learnt.is_valid() {
             return Err("more values than can be counted".into());
         }
         self.runs.extend(other.runs.iter().cloned());

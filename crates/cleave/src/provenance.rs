@@ -94,7 +94,11 @@ impl Provenance {
             float: settings.float.clone(),
             only: settings.only.clone(),
             nodes: [all, quantized],
-            calibration: Calibrated { samples: q.statistics.samples, skipped: q.statistics.skipped, data },
+            calibration: Calibrated {
+                samples: q.learnt.statistics.samples,
+                skipped: q.learnt.statistics.skipped,
+                data,
+            },
             check: Checked {
                 samples: q.check.samples,
                 sqnr_db: q.check.outputs.iter().map(|(n, s)| (n.clone(), decibels(s))).collect(),

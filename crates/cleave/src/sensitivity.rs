@@ -109,7 +109,7 @@ pub fn remedy(
             // Nothing is left to quantize.
             Err(_) => return Ok(None),
         };
-        let done = finish(ready, q.statistics.clone(), Some(samples), &settings);
+        let done = finish(ready, q.learnt.clone(), Some(samples), &settings);
         Ok(done.ok().map(|d| d.check.least_sqnr()).filter(|db| *db >= min))
     };
     let most = (ranking.len() / 2).min(MOST);

@@ -205,8 +205,10 @@ fn impossible_statistics_are_refused() {
     let name = |n: &str| Identity { name: n.into(), hash: 7 };
     let with = |observer: Observer, from: u64, to: u64| {
         let observed = vec![Observed { values: vec!["x".into()], observer, left_out: 0 }];
-        let statistics = Statistics { samples: 2, skipped: 0, observed, inputs: vec![], equalized: None };
-        Calibration::new(name("m"), "cpu", Run { data: name("d"), of: 9, from, to }, statistics).write(&path).unwrap();
+        let statistics = Statistics { samples: 2, skipped: 0, observed, inputs: vec![] };
+        Calibration::new(name("m"), "cpu", Run { data: name("d"), of: 9, from, to }, statistics.into())
+            .write(&path)
+            .unwrap();
         Calibration::read(&path).map_err(|e| e.to_string())
     };
     let good = || Observer::Minmax(Some((0.0, 1.0)));

@@ -7,7 +7,7 @@ use crate::observe::{Observer, scan};
 use crate::prepare::{Group, Prepared};
 use crate::spec::ObserverKind;
 use cleave_ir::{Graph, NodeId, Tensor};
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -62,17 +62,6 @@ pub struct Statistics {
     pub observed: Vec<Observed>,
     /// Sums of the inputs of layers, for [`crate::correct_biases`].
     pub inputs: Vec<ChannelSums>,
-    /// What the same samples are where layers are equalized, if any are.
-    pub equalized: Option<Box<Equalized>>,
-}
-
-/// Statistics of the graph that [`crate::equalize`] made.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Equalized {
-    /// Its pairs of layers; by these statistics know their graph.
-    pub pairs: Vec<String>,
-    /// What was learnt.
-    pub statistics: Statistics,
 }
 
 /// What is known of a value, or of the values of a group.
@@ -98,7 +87,7 @@ impl Statistics {
             Observed { values: names(p, &w.values), observer, left_out: 0 }
         };
         let inputs = correct::layers(&p.graph).iter().map(|l| ChannelSums::new(&p.graph, l)).collect();
-        Statistics { samples: 0, skipped: 0, observed: watches(p).iter().map(one).collect(), inputs, equalized: None }
+        Statistics { samples: 0, skipped: 0, observed: watches(p).iter().map(one).collect(), inputs }
     }
 
     /// Adds statistics of other samples.
@@ -123,23 +112,14 @@ impl Statistics {
         }
         self.samples += other.samples;
         self.skipped += other.skipped;
-        match (&mut self.equalized, &other.equalized) {
-            (Some(a), Some(b)) if a.pairs == b.pairs => a.statistics.merge(&b.statistics),
-            (None, None) => Ok(()),
-            _ => {
-                Err(QuantizeError::Statistics("other layers are equalized: the graph or its selection differs".into()))
-            }
-        }
+        Ok(())
     }
 
     /// Whether this is what calibration can lead to: for what comes from a file.
     pub fn is_valid(&self) -> bool {
         let small = |n: u64| n < 1 << 60;
         let one = |g: &Observed| g.observer.is_valid() && small(g.left_out);
-        small(self.samples as u64)
-            && small(self.skipped as u64)
-            && self.observed.iter().all(one)
-            && self.equalized.as_ref().is_none_or(|e| e.statistics.is_valid())
+        small(self.samples as u64) && small(self.skipped as u64) && self.observed.iter().all(one)
     }
 
     /// What is known of each group of a graph, constants included. Statistics serve a graph of which less is quantized,
@@ -192,6 +172,7 @@ struct Watch {
 /// What is watched for the groups of a graph.
 fn watches(p: &Prepared) -> Vec<Watch> {
     let mut all: Vec<Watch> = vec![];
+    let mut met = IndexSet::new();
     for g in &p.groups {
         let kind = p.specs[g.spec].observer;
         if kind.depends_on_order() {
@@ -199,8 +180,8 @@ fn watches(p: &Prepared) -> Vec<Watch> {
             continue;
         }
         for v in &g.observed {
-            let like = |w: &Watch| Observer::new(w.kind).is_like(&Observer::new(kind));
-            if !all.iter().any(|w| w.values == [*v] && like(w)) {
+            // Searches of one histogram share it.
+            if met.insert((*v, std::mem::discriminant(&Observer::new(kind)))) {
                 all.push(Watch { values: vec![*v], observed: vec![*v], kind });
             }
         }

@@ -112,7 +112,7 @@ fn calibrate(a: &One, out: &mut Out) -> Result<bool> {
 fn finish(c: &Calibration, output: &std::path::Path, out: &mut Out) -> Result<bool> {
     c.write(output)?;
     let size = std::fs::metadata(output).map_or(0, |m| m.len());
-    let (s, groups) = (&c.statistics, c.statistics.observed.len());
+    let (s, groups) = (&c.learnt.statistics, c.learnt.statistics.observed.len());
     out.say(format!("{} samples of {} for '{}': {groups} ranges", s.samples, c.model.name, c.quantizer));
     let mut t = Table::new(&["data", ">from", ">to", ">of"]);
     for r in &c.runs {

@@ -110,21 +110,21 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
         check: a.check as usize,
         run: a.run.options()?,
     };
-    let (mut q, learnt) = quantized(a, &export, part.as_ref(), &settings)?;
+    let (mut q, calibration) = quantized(a, &export, part.as_ref(), &settings)?;
     let mut judged = Judged::default();
     let bad = q.check.least_sqnr() < a.min_sqnr;
     if let (Some(part), true) = (&part, a.sensitivity || bad) {
         judged = judge(a, &export, &q, part, &settings, bad)?;
     }
     if let Some(path) = &a.save_stats {
-        learnt.write(path)?;
+        calibration.write(path)?;
     }
     let mut seconds = q.seconds.clone();
     seconds.insert_before(0, "read", read);
     if !bad {
         q.converted.plan.notes.extend(format.caveat(&q.converted.graph).map(String::from));
-        let source = Source::new(&a.model, &learnt.model)?;
-        Provenance::new(source, &q, &settings, learnt.runs.clone()).stamp(&mut q.converted.graph)?;
+        let source = Source::new(&a.model, &calibration.model)?;
+        Provenance::new(source, &q, &settings, calibration.runs.clone()).stamp(&mut q.converted.graph)?;
         let writing = Instant::now();
         pipeline::write_with(&a.output, &q.converted.graph, Some(&q.converted.plan))?;
         seconds.insert("write", writing.elapsed().as_secs_f64());
@@ -168,8 +168,8 @@ fn quantized(
     let model = calibration::identify(&a.model, export);
     let mut ready = pipeline::prepare(export, settings)?;
     let quantizer = ready.annotations.quantizer.clone();
-    let of = |statistics, runs| Calibration { model: model.clone(), quantizer: quantizer.clone(), runs, statistics };
-    let learnt = match (given, &a.stats, part, &a.calib) {
+    let of = |learnt, runs| Calibration { model: model.clone(), quantizer: quantizer.clone(), runs, learnt };
+    let calibration = match (given, &a.stats, part, &a.calib) {
         (Some(c), Some(path), ..) => {
             c.check(path, &model, &ready)?;
             c
@@ -183,14 +183,14 @@ fn quantized(
             bar.finish_and_clear();
             of(done?, vec![part.run(calib)?])
         }
-        _ if !ready.prepared.needs_data() => of(Statistics::new(&ready.prepared), vec![]),
+        _ if !ready.prepared.needs_data() => of(Statistics::new(&ready.prepared).into(), vec![]),
         _ => {
             let why = format!("expected --calib DATA or --stats FILE: '{quantizer}' observes activations");
             return Err(Error::Usage(why));
         }
     };
-    let q = pipeline::finish(ready, learnt.statistics.clone(), part, settings)?;
-    Ok((q, learnt))
+    let q = pipeline::finish(ready, calibration.learnt.clone(), part, settings)?;
+    Ok((q, calibration))
 }
 
 fn size(p: &std::path::Path) -> u64 {

@@ -2,10 +2,12 @@
 
 mod attempt;
 mod check;
+mod learnt;
 mod output;
 mod samples;
 
 pub use check::{Check, Gain, LEAST_PROBABILITY, dequantized, quantized_values};
+pub use learnt::{Equalized, Learnt};
 pub use output::{Format, kernels, lower, plan_counts, read_plan, write, write_with};
 pub use samples::Samples;
 
@@ -15,8 +17,8 @@ use crate::model::is_quantized;
 use attempt::Attempt;
 use cleave_ir::Graph;
 use cleave_quantize::{
-    Annotations, CalibrateOptions, Converted, Equalized, NonFinite, ObserverKind, Prepared, QuantizeError, Quantizer,
-    Selection, Statistics,
+    Annotations, CalibrateOptions, Converted, NonFinite, ObserverKind, Prepared, QuantizeError, Quantizer, Selection,
+    Statistics,
 };
 use cleave_runtime::Options;
 use indexmap::IndexMap;
@@ -67,7 +69,7 @@ pub struct Quantized {
     /// Whether layers are equalized.
     pub equalized: bool,
     /// What calibration learnt.
-    pub statistics: Statistics,
+    pub learnt: Learnt,
     /// The quantized graph and the plan.
     pub converted: Converted,
     /// Outputs beside those of the float graph.
@@ -79,7 +81,8 @@ pub struct Quantized {
 impl Quantized {
     /// The statistics of [`Quantized::prepared`]: those of the equalized graph where that is it.
     pub fn used_statistics(&self) -> &Statistics {
-        self.statistics.equalized.as_ref().filter(|_| self.equalized).map_or(&self.statistics, |e| &e.statistics)
+        let equalized = self.learnt.equalized.as_ref().filter(|_| self.equalized);
+        equalized.map_or(&self.learnt.statistics, |e| &e.statistics)
     }
 }
 
@@ -125,8 +128,8 @@ pub fn quantize_by(
     progress: &mut dyn FnMut(&'static str, usize, usize),
 ) -> Result<Quantized> {
     let mut ready = prepare_by(quantizer, export, settings)?;
-    let statistics = calibrate(&mut ready, samples, settings, progress)?;
-    finish(ready, statistics, Some(samples), settings)
+    let learnt = calibrate(&mut ready, samples, settings, progress)?;
+    finish(ready, learnt, Some(samples), settings)
 }
 
 /// The stages before calibration.
@@ -164,7 +167,7 @@ pub fn calibrate(
     samples: &(impl Samples + ?Sized),
     settings: &Settings,
     progress: &mut dyn FnMut(&'static str, usize, usize),
-) -> Result<Statistics> {
+) -> Result<Learnt> {
     let n = samples.len();
     let step = batch_size(&ready.prepared.graph);
     if !n.is_multiple_of(step) {
@@ -185,7 +188,7 @@ pub fn calibrate(
     ready.clock.lap("calibrate");
     let equalized = ready.equalized.as_ref().zip(if all.len() > 1 { all.pop() } else { None });
     let equalized = equalized.map(|((_, pairs), statistics)| Equalized { pairs: pairs.clone(), statistics });
-    Ok(Statistics { equalized: equalized.map(Box::new), ..all.remove(0) })
+    Ok(Learnt { statistics: all.remove(0), equalized })
 }
 
 /// Names the file of a value that is not finite, and the ways out.
@@ -206,33 +209,33 @@ fn unfit_sample(e: QuantizeError, samples: &(impl Samples + ?Sized), step: usize
 /// Statistics of something else, or what running the two graphs side by side met.
 pub fn finish(
     ready: Ready,
-    statistics: Statistics,
+    learnt: Learnt,
     samples: Option<&(impl Samples + ?Sized)>,
     settings: &Settings,
 ) -> Result<Quantized> {
     let Ready { raised, annotations, prepared, equalized, corrects_biases, mut evaluator, mut clock } = ready;
     // What rounding does on average is known where inputs have been seen.
-    let corrects_biases = corrects_biases && statistics.samples > 0;
+    let corrects_biases = corrects_biases && learnt.statistics.samples > 0;
     let mut attempt = |prepared: Prepared, statistics: &Statistics| {
         let a = Attempt::new(prepared, None, statistics, &mut evaluator, samples, settings)?;
         if corrects_biases { a.corrected(statistics, &mut evaluator, samples, settings) } else { Ok(a) }
     };
-    let mut best = attempt(prepared, &statistics)?;
+    let mut best = attempt(prepared, &learnt.statistics)?;
     clock.lap("convert");
-    match (equalized, &statistics.equalized) {
+    match (equalized, &learnt.equalized) {
         (Some((p, pairs)), Some(s)) if s.pairs == pairs => {
             let other = Attempt { equalized: true, ..attempt(p, &s.statistics)? };
             best = best.or(other, "equalization", pairs.len());
             clock.lap("equalize");
         }
         (Some(_), _) => {
-            let why = "equalization is not tried: other layers were equalized when the statistics were made";
+            let why = "equalization is not tried: nothing was learnt with these layers equalized";
             best.converted.plan.notes.push(why.into());
         }
         (None, _) => {}
     }
     let Attempt { prepared, converted, check, equalized } = best;
-    Ok(Quantized { raised, annotations, prepared, equalized, statistics, converted, check, seconds: clock.laps })
+    Ok(Quantized { raised, annotations, prepared, equalized, learnt, converted, check, seconds: clock.laps })
 }
 
 struct Clock {
