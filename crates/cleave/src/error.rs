@@ -24,6 +24,9 @@ pub enum Error {
     /// Arguments that lack what this model or quantizer needs.
     #[error("{0}")]
     Usage(String),
+    /// Every unit turned out to stay float; why the first one does.
+    #[error("nothing is left to quantize after calibration{0}")]
+    NothingLeft(String),
     /// Anything else: what, where, and what to do.
     #[error("{0}")]
     Other(String),

@@ -3,9 +3,9 @@
 use crate::backend::{Backend, CpuEvaluator};
 use crate::error::{Error, Result};
 use crate::metrics::Comparison;
-use crate::pipeline::{Quantized, Samples, Settings, batch_size, finish, prepare};
+use crate::pipeline::{Quantized, Samples, Settings, finish, first_inputs, prepare};
 use cleave_ir::{Graph, NodeId, Tensor};
-use cleave_quantize::{Evaluator, convert_alone};
+use cleave_quantize::{Evaluator, QuantizeError, convert_alone};
 use cleave_runtime::Session;
 use serde::Serialize;
 
@@ -42,14 +42,11 @@ pub fn sensitivity(
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Vec<Sensitivity>> {
     let p = &q.prepared;
-    let step = batch_size(&p.graph);
-    let count = (SAMPLES.div_ceil(step) * step).min(samples.len() / step * step);
     let mut float = CpuEvaluator::new(settings.run);
     let mut runs: Vec<(Vec<Tensor>, Vec<Tensor>)> = vec![];
-    for start in (0..count).step_by(step) {
-        let fail = |e: cleave_quantize::BoxError| Error::other(e.to_string());
-        let inputs = samples.batch(start, start + step).map_err(fail)?;
-        let want = float.run(&p.graph, &inputs, &[], &mut |_, _| {}).map_err(fail)?;
+    for inputs in first_inputs(&p.graph, samples, SAMPLES, settings) {
+        let inputs = inputs?;
+        let want = float.run(&p.graph, &inputs, &[], &mut |_, _| {}).map_err(|e| Error::other(e.to_string()))?;
         runs.push((inputs, want));
     }
     let mut all = vec![];
@@ -104,13 +101,12 @@ pub fn remedy(
     let attempt = |float: &[String]| -> Result<Option<f64>> {
         let mut settings = settings.clone();
         settings.float.extend(float.iter().map(|n| format!("node:{n}")));
-        let ready = match prepare(export, &settings) {
-            Ok(ready) => ready,
-            // Nothing is left to quantize.
-            Err(_) => return Ok(None),
-        };
-        let done = finish(ready, q.learnt.clone(), Some(samples), &settings);
-        Ok(done.ok().map(|d| d.check.least_sqnr()).filter(|db| *db >= min))
+        let done = prepare(export, &settings).and_then(|r| finish(r, q.learnt.clone(), Some(samples), &settings));
+        match done {
+            Ok(d) => Ok(Some(d.check.least_sqnr()).filter(|db| *db >= min)),
+            Err(Error::NothingLeft(_) | Error::Quantize(QuantizeError::Nothing { .. })) => Ok(None),
+            Err(e) => Err(e),
+        }
     };
     let most = (ranking.len() / 2).min(MOST);
     let names = |n: usize| ranking[..n].iter().flat_map(|s| s.nodes.clone()).collect::<Vec<_>>();

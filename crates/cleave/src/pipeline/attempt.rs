@@ -33,7 +33,7 @@ impl Attempt {
             rows.sort_by_key(|r| r.pattern.is_none());
             let first = rows.first().and_then(|r| Some((&r.node, r.reason.as_ref()?)));
             let why = first.map_or(String::new(), |(n, why)| format!("; {n}: {why}"));
-            return Err(Error::other(format!("nothing is left to quantize after calibration{why}")));
+            return Err(Error::NothingLeft(why));
         }
         let check = match samples {
             Some(samples) => check(&prepared, &converted.graph, evaluator, samples, settings)?,

@@ -19,8 +19,8 @@ pub struct Check {
     pub outputs: Vec<(String, Similarity)>,
     /// Results of quantized units, those with the least SQNR first.
     pub worst: Vec<(String, Similarity)>,
-    /// Outputs that lie between 0 and 1 whatever the input: those of a sigmoid or softmax.
-    pub probabilities: Vec<String>,
+    /// SQNR in dB by which each output is judged; none of those that are integers, of which differences say nothing.
+    pub judged: Vec<Option<f64>>,
     /// What was tried to make the outputs better, in order.
     pub gains: Vec<Gain>,
 }
@@ -42,14 +42,11 @@ pub struct Gain {
 }
 
 impl Check {
-    /// The output that is worst off, with its SQNR in dB; none where nothing was checked. A probability that is near 0
-    /// throughout, as where there is nothing to detect, counts as one of [`LEAST_PROBABILITY`].
+    /// The output that is worst off, with the SQNR in dB by which it is judged; none where nothing was checked. A
+    /// probability that is near 0 throughout, as where there is nothing to detect, counts as one of
+    /// [`LEAST_PROBABILITY`]; NaN is as bad as can be.
     pub fn worst_output(&self) -> Option<(&str, f64)> {
-        let judged = |(name, s): &(String, Similarity)| match self.probabilities.contains(name) {
-            true => s.sqnr_db.max(20.0 * (LEAST_PROBABILITY / s.rms).log10()),
-            false => s.sqnr_db,
-        };
-        let all = self.outputs.iter().map(|o| (o.0.as_str(), judged(o)));
+        let all = self.outputs.iter().zip(&self.judged).filter_map(|((name, _), db)| Some((name.as_str(), (*db)?)));
         all.min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
@@ -74,7 +71,6 @@ pub(super) fn check(
     settings: &Settings,
 ) -> Result<Check> {
     let step = batch_size(&float.graph);
-    let count = (settings.check.clamp(1, samples.len().max(1)).div_ceil(step) * step).min(samples.len() / step * step);
     let mut session = Backend::Cpu(Box::new(Session::new(quantized, settings.run)?));
     let pairs = quantized_values(&float.graph, quantized);
     let taps: Vec<NodeId> = pairs.keys().copied().collect();
@@ -83,11 +79,8 @@ pub(super) fn check(
     let mut layers: IndexMap<NodeId, Comparison> = IndexMap::new();
     let other: Vec<NodeId> = pairs.values().copied().collect();
     let mut wrong = None;
-    for start in (0..count).step_by(step) {
-        let inputs = samples.batch(start, start + step).map_err(|e| Error::other(e.to_string()))?;
-        if settings.non_finite != NonFinite::Error && samples.check_finite(start, &inputs).is_err() {
-            continue;
-        }
+    for inputs in first_inputs(&float.graph, samples, settings.check, settings) {
+        let inputs = inputs?;
         check.samples += step;
         let mut seen: IndexMap<NodeId, Tensor> = IndexMap::new();
         let want = evaluator.run(&float.graph, &inputs, &taps, &mut |id, t| {
@@ -109,16 +102,27 @@ pub(super) fn check(
         }
     }
     check.outputs = float.graph.output_names.iter().cloned().zip(outputs.iter().map(Comparison::finish)).collect();
-    check.probabilities = probabilities(&float.graph);
+    let results = float.graph.results();
+    check.judged = results.iter().zip(&check.outputs).map(|(id, (_, s))| judge(&float.graph, *id, s)).collect();
     let of: IndexMap<NodeId, NodeId> = pairs.iter().map(|(f, q)| (*q, *f)).collect();
     check.worst = layers.iter().map(|(q, c)| (float.graph.node(of[q]).name.clone(), c.finish())).collect();
     check.worst.sort_by(|a, b| a.1.sqnr_db.total_cmp(&b.1.sqnr_db));
     Ok(check)
 }
 
-/// Outputs that are a sigmoid or softmax, perhaps in another shape.
-fn probabilities(g: &Graph) -> Vec<String> {
-    let bounded = |mut id: NodeId| loop {
+/// The SQNR in dB by which an output is judged.
+fn judge(g: &Graph, output: NodeId, s: &Similarity) -> Option<f64> {
+    g.tensor_meta(output).ok().filter(|t| t.dtype.is_float())?;
+    let db = match is_probability(g, output) {
+        true => s.sqnr_db.max(20.0 * (LEAST_PROBABILITY / s.rms).log10()),
+        false => s.sqnr_db,
+    };
+    Some(if db.is_nan() { f64::NEG_INFINITY } else { db })
+}
+
+/// Whether a value is that of a sigmoid or softmax, perhaps in another shape.
+fn is_probability(g: &Graph, mut id: NodeId) -> bool {
+    loop {
         let node = g.node(id);
         let Some(op) = node.op() else { return false };
         match (op.base(), node.args.first()) {
@@ -126,9 +130,27 @@ fn probabilities(g: &Graph) -> Vec<String> {
             (_, Some(cleave_ir::Arg::Node(of))) if op.class == cleave_ir::Class::View => id = *of,
             _ => return false,
         }
-    };
-    let all = g.output_names.iter().zip(g.results());
-    all.filter(|(_, id)| bounded(*id)).map(|(name, _)| name.clone()).collect()
+    }
+}
+
+/// The inputs of the first runs, of `count` samples or a few more where batches are fixed. Samples that are not finite
+/// are left out where that is asked for.
+pub(crate) fn first_inputs(
+    g: &Graph,
+    samples: &(impl Samples + ?Sized),
+    count: usize,
+    settings: &Settings,
+) -> impl Iterator<Item = Result<Vec<Tensor>>> {
+    let step = batch_size(g);
+    let count = (count.clamp(1, samples.len().max(1)).div_ceil(step) * step).min(samples.len() / step * step);
+    let errors = settings.non_finite == NonFinite::Error;
+    (0..count).step_by(step).filter_map(move |start| {
+        let inputs = match samples.batch(start, start + step) {
+            Ok(inputs) => inputs,
+            Err(e) => return Some(Err(Error::other(e.to_string()))),
+        };
+        (errors || samples.check_finite(start, &inputs).is_ok()).then_some(Ok(inputs))
+    })
 }
 
 /// The levels of values that a float graph has under the same name: (value, its quantize in the quantized graph).

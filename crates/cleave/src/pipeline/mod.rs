@@ -6,6 +6,7 @@ mod learnt;
 mod output;
 mod samples;
 
+pub(crate) use check::first_inputs;
 pub use check::{Check, Gain, LEAST_PROBABILITY, dequantized, quantized_values};
 pub use learnt::{Equalized, Learnt};
 pub use output::{Format, kernels, lower, plan_counts, read_plan, write, write_with};
