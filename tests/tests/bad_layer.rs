@@ -87,3 +87,29 @@ fn probabilities_near_zero_are_good_enough() {
     let (raw, counted) = judged("exp");
     assert_eq!(raw, counted);
 }
+
+/// Differences between indices say nothing.
+#[test]
+fn outputs_of_integers_are_not_judged() {
+    let src = "graph(%x: f32[N, 8]) {\n  %w = param \"w\": f32[4, 8]\n  %linear = aten.linear(%x, %w): f32[N, 4]\n  %relu = aten.relu(%linear)\n  %y = aten.linear(%relu, %v): f32[N, 4]\n  %argmax = aten.argmax(%y, 1)\n  return %argmax\n}";
+    let src = src.replace("  %linear", "  %v = param \"v\": f32[4, 4]\n  %linear");
+    let mut g = text::parse(&src).unwrap();
+    g.constants.insert("w".into(), Tensor::new(&[4, 8], (0..32).map(|i| (i % 7) as f32 - 3.0).collect()));
+    g.constants.insert("v".into(), Tensor::new(&[4, 4], (0..16).map(|i| (i % 5) as f32 - 2.0).collect()));
+    let inputs = [Tensor::new(&[8, 8], (0..64).map(|i| (i % 11) as f32 - 5.0).collect())];
+    let q = quantize(&g, &inputs[..], &Settings::default(), &mut |_, _, _| {}).unwrap();
+    assert_eq!((q.check.judged.as_slice(), q.check.least_sqnr()), (&[None][..], f64::INFINITY));
+}
+
+/// Samples that the check leaves out are left out here, too.
+#[test]
+fn units_are_judged_by_samples_that_are_fit() {
+    let g = network();
+    let x = (0..8 * 192).map(|i| if i == 5 { f32::NAN } else { ((i * 57) % 101) as f32 / 50.0 - 1.0 }).collect();
+    let inputs = [Tensor::new(&[8, 3, 8, 8], x)];
+    let settings = Settings { non_finite: cleave_quantize::NonFinite::Skip, ..Settings::default() };
+    let q = quantize(&g, &inputs[..], &settings, &mut |_, _, _| {}).unwrap();
+    assert_eq!(q.check.samples, 7);
+    let ranking = sensitivity(&q, &inputs[..], &settings, &mut |_, _| {}).unwrap();
+    assert!(!ranking.is_empty() && ranking.iter().all(|s| s.sqnr_db.is_finite()), "{ranking:?}");
+}

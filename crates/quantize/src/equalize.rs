@@ -10,6 +10,7 @@
 //! EfficientNet-Lite0 and ResNet-18: -2.9 to +0.2 dB), so such pairs are left alone.
 
 use crate::annotations::Unit;
+use crate::error::Result;
 use crate::fold::free_in;
 use crate::prepare::{Prepared, group, remap};
 use cleave_ir::transform::{Replace, transform_all};
@@ -23,7 +24,13 @@ const MOST: i32 = 24;
 
 /// The prepared graph with layers equalized of which a weight has one scale for all channels, and the pairs as
 /// `first → second`; none if there are none.
-pub fn equalize(p: &Prepared) -> Option<(Prepared, Vec<String>)> {
+///
+/// # Errors
+/// What putting the bounds of clamps in met.
+pub fn equalize(p: &Prepared) -> Result<Option<(Prepared, Vec<String>)>> {
+    if !p.units.iter().any(|u| has_one_scale(p, u)) {
+        return Ok(None);
+    }
     let mut layers: Vec<Layer> = p.graph.ids().filter_map(|id| layer(&p.graph, id)).collect();
     let has_one_scale = |l: &Layer| p.units.iter().any(|u| u.compute == l.id && has_one_scale(p, u));
     let mut pairs: Vec<Pair> = (0..layers.len()).filter_map(|a| pair(&p.graph, &layers, a)).collect();
@@ -39,7 +46,7 @@ pub fn equalize(p: &Prepared) -> Option<(Prepared, Vec<String>)> {
     }
     pairs.retain(|pair| pair.powers.iter().any(|k| *k != 0));
     if pairs.is_empty() {
-        return None;
+        return Ok(None);
     }
     let graph = rewritten(&p.graph, &layers, &pairs)?;
     // Every node keeps its name.
@@ -49,7 +56,7 @@ pub fn equalize(p: &Prepared) -> Option<(Prepared, Vec<String>)> {
     let excluded = p.excluded.iter().map(|n| at(*n)).collect();
     let name = |layer: usize| &p.graph.node(layers[layer].id).name;
     let names = pairs.iter().map(|pair| format!("{} → {}", name(pair.from), name(pair.to))).collect();
-    Some((Prepared { units, groups, sites, excluded, graph, ..p.clone() }, names))
+    Ok(Some((Prepared { units, groups, sites, excluded, graph, ..p.clone() }, names)))
 }
 
 /// Whether the weight of a unit is quantized by one scale.
@@ -219,18 +226,17 @@ impl Pair {
 }
 
 /// The graph with the layers' constants, and bounds per channel where a clamp stands in a pair.
-fn rewritten(g: &Graph, layers: &[Layer], pairs: &[Pair]) -> Option<Graph> {
+fn rewritten(g: &Graph, layers: &[Layer], pairs: &[Pair]) -> Result<Graph> {
     let mut with = g.clone();
     for l in layers {
         for (name, t) in [Some(&l.weight), l.bias.as_ref()].into_iter().flatten() {
             with.constants.insert(name.clone(), t.clone());
         }
     }
-    let done = transform_all(&with, |b, id, node, args| {
+    Ok(transform_all(&with, |b, id, node, args| {
         let Some(pair) = pairs.iter().find(|p| p.clamps.contains(&id)) else { return Ok(Replace::Copy) };
         Ok(Replace::With(vec![clamp(b, g, pair, node, args)]))
-    });
-    done.ok()
+    })?)
 }
 
 /// A clamp between bounds that are divided by the channels' factors.

@@ -38,17 +38,16 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     let now = snapshot::of(&one.choice.of(Model::read(&one.model)?))?;
     let update = matches!(a.action, Action::Update(_));
     let file = one.output.display();
-    let difference = match one.output.exists() || !update {
-        true => snapshot::difference(&one.output, &now)?,
-        false => None,
-    };
+    let new = update && !one.output.exists();
+    let difference = if new { None } else { snapshot::difference(&one.output, &now)? };
     let (text, removed, added) = difference.as_ref().map_or(("", 0, 0), |d| (d.text.as_str(), d.removed, d.added));
-    let same = one.output.exists() && difference.is_none();
+    let same = !new && difference.is_none();
     if update && !same {
         cleave_formats::atomic::write_bytes(&one.output, now.as_bytes())?;
     }
     match (update, same) {
         (_, true) => out.say(format!("{file}: unchanged")),
+        (true, false) if new => out.say(format!("wrote {file}")),
         (true, false) => out.say(format!("{text}wrote {file}: {removed} lines removed, {added} added")),
         (false, false) => out.say(format!(
             "{text}{file}: the model is annotated otherwise: {removed} lines removed, {added} added; if that is \

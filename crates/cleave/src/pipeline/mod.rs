@@ -154,7 +154,7 @@ fn prepare_by(quantizer: &dyn Quantizer, export: &Graph, settings: &Settings) ->
     clock.lap("annotate");
     let prepared = cleave_quantize::prepare(&raised, &annotations)?;
     clock.lap("prepare");
-    let equalized = quantizer.equalizes().then(|| cleave_quantize::equalize(&prepared)).flatten();
+    let equalized = if quantizer.equalizes() { cleave_quantize::equalize(&prepared)? } else { None };
     let (corrects_biases, evaluator) = (quantizer.corrects_biases(), CpuEvaluator::new(settings.run));
     Ok(Ready { raised, annotations, prepared, equalized, corrects_biases, evaluator, clock })
 }

@@ -81,9 +81,7 @@ pub(crate) fn fits(l: &Lower<'_>, c: &Convolution) -> bool {
     };
     let axis = i64::from(c.transposed.is_some());
     let per_channel = w.axis.is_none_or(|a| a == axis || a - w.tensor.shape().len() as i64 == axis);
-    let zero = w.zero_points.iter().all(|z| *z == 0) && w.tensor.dtype() == DType::I8;
-    let middle = w.zero_points.iter().all(|z| *z == 128) && w.tensor.dtype() == DType::U8;
-    per_channel && (zero || middle || signed(&w).is_some())
+    per_channel && signed(&w).is_some()
 }
 
 /// A scale for each output channel.
