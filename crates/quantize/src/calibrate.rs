@@ -6,7 +6,7 @@ use crate::mask;
 use crate::observe::{Observer, scan};
 use crate::prepare::{Group, Prepared};
 use crate::spec::ObserverKind;
-use cleave_ir::{Graph, NodeId, Tensor};
+use cleave_ir::{Arg, Class, Graph, NodeId, Tensor};
 use indexmap::{IndexMap, IndexSet};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -148,8 +148,11 @@ impl Statistics {
                 return find(&values, kind).map(|o| (*o).clone());
             }
             let mut all = Observed { values, observer: Observer::new(kind), left_out: 0 };
-            for v in names(p, &g.observed) {
-                let one = find(&[v], kind)?;
+            for v in &g.observed {
+                // Where more was quantized, what has another shape only was not observed a second time.
+                let seen = |v: &NodeId| by_values.contains_key(&names(p, &[*v])[..]);
+                let v = std::iter::successors(Some(*v), |v| viewed(&p.graph, *v)).find(seen).unwrap_or(*v);
+                let one = find(&names(p, &[v]), kind)?;
                 all.observer.merge(&one.observer).map_err(QuantizeError::Statistics)?;
                 all.left_out += one.left_out;
             }
@@ -187,6 +190,14 @@ fn watches(p: &Prepared) -> Vec<Watch> {
         }
     }
     all
+}
+
+/// What a value has the elements of.
+fn viewed(g: &Graph, value: NodeId) -> Option<NodeId> {
+    let node = g.node(value);
+    node.op().filter(|op| op.class == Class::View)?;
+    let Some(Arg::Node(of)) = node.args.first() else { return None };
+    Some(*of)
 }
 
 fn names(p: &Prepared, values: &[NodeId]) -> Vec<String> {
