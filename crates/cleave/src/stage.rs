@@ -1,7 +1,7 @@
 //! The stages of a model by name, and its graph at each.
 
 use crate::error::{Error, Result};
-use crate::model::is_quantized;
+use crate::model::{is_clv, is_quantized};
 use cleave_decompose::{Table, tables};
 use cleave_ir::Graph;
 use cleave_quantize::{Annotations, Selection};
@@ -112,7 +112,7 @@ impl Model {
     /// # Errors
     /// What raising met.
     pub fn raised(&self) -> Result<Graph> {
-        if is_quantized(&self.export) { Ok(self.export.clone()) } else { Ok(crate::model::raise(&self.export)?) }
+        if is_clv(&self.path) { Ok(self.export.clone()) } else { crate::model::raise(&self.export) }
     }
 
     /// The raised graph with what the quantizer decides.
