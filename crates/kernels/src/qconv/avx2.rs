@@ -81,6 +81,12 @@ pub(super) unsafe fn store(acc: [__m256i; 2], c: &Columns, e: &Epilogue, y: *mut
                 let r = _mm256_cvtepi32_ps(_mm256_sub_epi32(r, _mm256_set1_epi32(z)));
                 x = _mm256_add_ps(x, _mm256_mul_ps(r, _mm256_set1_ps(m)));
             }
+            if let Some(form) = &e.activation {
+                let mut lanes = [0.0; 8];
+                _mm256_storeu_ps(lanes.as_mut_ptr(), x);
+                lanes = lanes.map(|v| form.eval(v));
+                x = _mm256_loadu_ps(lanes.as_ptr());
+            }
             if e.out == OutputKind::F32 {
                 _mm256_storeu_ps(y.cast::<f32>().add(8 * v), x);
                 continue;

@@ -4,6 +4,7 @@
 //! A linear layer is a 1×1 convolution over rows. Signed activations are shifted to u8 by whoever stores them.
 //! [`mod@reference`] defines the result; every instruction set gives its bits.
 
+mod activation;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -21,6 +22,7 @@ mod tests;
 mod tile;
 mod transpose;
 
+pub use activation::Activation;
 pub use spec::{Bias, InputLevels, Out, OutData, OutputKind, QInput, Requant, Residual, View};
 pub use transpose::{ConvTransposeShape, QConvTranspose};
 
@@ -108,7 +110,7 @@ impl QConv {
             return Err(KernelError::invalid(WHAT, why));
         }
         let src = source(shape.c_out, shape.groups, shape.c_in, weights, bias, &requant, zx);
-        check_source(&src, shape.weight_len())?;
+        check_source(&src, shape.weight_len(), out)?;
         let epilogue = Epilogue::new(&requant, matches!(bias, Bias::F32(_)), out);
         let geometry = Geometry::new(shape);
         let body = if is_depthwise(shape) {
@@ -274,7 +276,7 @@ fn source<'a>(
 }
 
 /// Lengths and ranges of what is packed.
-fn check_source(src: &Source<'_>, weights: usize) -> Result<(), KernelError> {
+fn check_source(src: &Source<'_>, weights: usize, out: OutputKind) -> Result<(), KernelError> {
     KernelError::exactly("weights of the quantized convolution", weights, src.weights.len())?;
     match src.bias {
         Bias::None => {}
@@ -286,7 +288,7 @@ fn check_source(src: &Source<'_>, weights: usize) -> Result<(), KernelError> {
             }
         }
     }
-    src.requant.check(WHAT, src.c_out)
+    src.requant.check(WHAT, src.c_out, out)
 }
 
 /// Checks the operands of a run.

@@ -64,6 +64,9 @@ pub(super) unsafe fn store(
             if let Some((m, z)) = e.residual {
                 v += (i32::from(*r.add(i)) - z) as f32 * m;
             }
+            if let Some(form) = &e.activation {
+                v = form.eval(v);
+            }
             match e.out {
                 OutputKind::F32 => y.cast::<f32>().add(i).write(v),
                 OutputKind::U8 => {

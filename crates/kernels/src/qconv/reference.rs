@@ -78,7 +78,8 @@ pub fn scaled(acc: &[i32], bias: &Bias, requant: &Requant, residual: Option<&[u8
 /// The quantized outputs of float values.
 pub fn quantized(values: &[f32], requant: &Requant) -> Vec<u8> {
     let one = |v: &f32| {
-        let q = round_clamp(*v, requant.zero_point, requant.qmin, requant.qmax) as u8;
+        let v = requant.activation.as_ref().map_or(*v, |a| a.eval(*v));
+        let q = round_clamp(v, requant.zero_point, requant.qmin, requant.qmax) as u8;
         requant.table.as_ref().map_or(q, |t| t[usize::from(q)])
     };
     values.iter().map(one).collect()

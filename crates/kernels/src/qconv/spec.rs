@@ -1,5 +1,6 @@
 //! What a quantized convolution is told: bias, requantization, and where its output goes.
 
+use super::Activation;
 use crate::KernelError;
 
 /// Element type of the output.
@@ -18,7 +19,8 @@ pub enum Bias {
     None,
     /// In units of `sx·sw`, added to the accumulator.
     I32(Vec<i32>),
-    /// In units of the scaled accumulator: `b / sy` where the output is quantized, `b` where it is float.
+    /// In units of the scaled accumulator: `b / sy` where the output is quantized, `b` where it is float or an activation
+    /// follows.
     /// Added after the accumulator was multiplied: `f32(acc)·m + b`, without fused multiply-add.
     F32(Vec<f32>),
 }
@@ -33,12 +35,12 @@ pub struct Residual {
 }
 
 /// From accumulator to output: `v = f32(acc)·m [+ bias] [+ f32(r - zr)·mr]`, each step rounded to f32 in this
-/// order, then `q = clamp(rne(v) + zero_point, qmin, qmax)`, then `table[q]`.
+/// order, then `activation(v)`, `q = clamp(rne(v) + zero_point, qmin, qmax)`, and `table[q]`.
 ///
-/// The same bits as `cleave_numerics::{requantize, requantize_residual}` on every instruction set.
+/// Without activation the same bits as `cleave_numerics::{requantize, requantize_residual}` on every instruction set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requant {
-    /// One per output channel: `f32(f32(sx·sw) / sy)`; `f32(sx·sw)` for a float output.
+    /// One per output channel: `f32(f32(sx·sw) / sy)`; `f32(sx·sw)` for a float output, and before an activation.
     pub multiplier: Vec<f32>,
     /// Zero point of the output, 0 to 255.
     pub zero_point: i32,
@@ -48,6 +50,8 @@ pub struct Requant {
     pub qmax: i32,
     /// A residual, given to `run`.
     pub residual: Option<Residual>,
+    /// A function of the value before it is rounded; for outputs of bytes, without residual and table.
+    pub activation: Option<Activation>,
     /// A unary function of the quantized output, as a table.
     pub table: Option<Box<[u8; 256]>>,
 }
@@ -55,10 +59,15 @@ pub struct Requant {
 impl Requant {
     /// One multiplier per channel, a zero point, the whole range of u8, nothing else.
     pub fn new(multiplier: Vec<f32>, zero_point: i32) -> Requant {
-        Requant { multiplier, zero_point, qmin: 0, qmax: 255, residual: None, table: None }
+        Requant { multiplier, zero_point, qmin: 0, qmax: 255, residual: None, activation: None, table: None }
     }
 
-    pub(super) fn check(&self, what: &'static str, c_out: usize) -> Result<(), KernelError> {
+    pub(super) fn check(&self, what: &'static str, c_out: usize, out: OutputKind) -> Result<(), KernelError> {
+        let alone = self.residual.is_none() && self.table.is_none() && out == OutputKind::U8;
+        if self.activation.is_some() && !alone {
+            let why = "an activation stands before bytes alone: without residual and table";
+            return Err(KernelError::invalid(what, why));
+        }
         KernelError::exactly("multiplier", c_out, self.multiplier.len())?;
         let scales = self.multiplier.iter().chain(self.residual.iter().map(|r| &r.multiplier));
         for m in scales {

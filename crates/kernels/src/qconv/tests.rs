@@ -2,6 +2,7 @@
 
 use super::reference::{accumulate, accumulate_transposed, quantized, scaled};
 use super::*;
+use crate::pointwise::Unary;
 use proptest::prelude::*;
 
 /// A small generator, so that cases are the same everywhere.
@@ -37,20 +38,34 @@ struct Extras {
     bias: u8,
     residual: bool,
     table: bool,
+    activation: Option<Unary>,
     range: (i32, i32),
     zx: u8,
     zy: i32,
     out: OutputKind,
 }
 
-const PLAIN: Extras =
-    Extras { bias: 1, residual: false, table: false, range: (0, 255), zx: 37, zy: 3, out: OutputKind::U8 };
+const PLAIN: Extras = Extras {
+    bias: 1,
+    residual: false,
+    table: false,
+    activation: None,
+    range: (0, 255),
+    zx: 37,
+    zy: 3,
+    out: OutputKind::U8,
+};
 
 fn extras() -> impl Strategy<Value = Extras> {
     let out = prop_oneof![3 => Just(OutputKind::U8), 1 => Just(OutputKind::F32)];
     let range = prop_oneof![Just((0, 255)), Just((11, 255)), Just((20, 200)), Just((128, 128))];
-    (0u8..3, any::<bool>(), any::<bool>(), range, any::<u8>(), 0i32..256, out)
-        .prop_map(|(bias, residual, table, range, zx, zy, out)| Extras { bias, residual, table, range, zx, zy, out })
+    let activation = prop_oneof![3 => Just(None), 1 => Just(Some(Unary::Silu)), 1 => Just(Some(Unary::HardSwish))];
+    (0u8..3, any::<bool>(), any::<bool>(), activation, range, any::<u8>(), 0i32..256, out).prop_map(
+        |(bias, residual, table, activation, range, zx, zy, out)| match activation {
+            Some(_) => Extras { bias, activation, range, zx, zy, ..PLAIN },
+            None => Extras { bias, residual, table, activation, range, zx, zy, out },
+        },
+    )
 }
 
 /// Bias and requantization that spread the accumulators over the range and past it.
@@ -65,6 +80,10 @@ fn config(rng: &mut Random, e: Extras, acc: &[i32], c_out: usize) -> (Bias, Requ
     let mut requant = Requant::new(multiplier, e.zy);
     (requant.qmin, requant.qmax) = e.range;
     requant.residual = e.residual.then_some(Residual { multiplier: 0.37, zero_point: 91 });
+    if let Some(op) = e.activation {
+        requant.activation = Activation::new(op, 0.06);
+        requant.multiplier.iter_mut().for_each(|m| *m *= 0.06);
+    }
     requant.table = e.table.then(|| Box::new(std::array::from_fn(|i| (i * 7 + 13) as u8)));
     (bias, requant)
 }
@@ -165,6 +184,8 @@ fn every_remainder_of_rows() {
     for rows in 1..31 {
         for c_out in [16, 32, 48, 64] {
             check_conv(&ConvShape::linear(rows, 8, c_out), PLAIN, rows as u64);
+            let e = Extras { activation: Some(Unary::HardSwish), ..PLAIN };
+            check_conv(&ConvShape::linear(rows, 8, c_out), e, rows as u64);
         }
     }
 }
@@ -197,6 +218,7 @@ fn depthwise_convolutions() {
             let e = Extras { residual: true, bias: 2, table: true, range: (5, 180), ..PLAIN };
             check_conv(&shape, e, c as u64);
             check_conv(&shape, Extras { out: OutputKind::F32, residual: true, ..PLAIN }, c as u64);
+            check_conv(&shape, Extras { bias: 2, activation: Some(Unary::Gelu), ..PLAIN }, c as u64);
         }
     }
     check_conv(&ConvShape { pad: [2, 0, 1, 3], ..ConvShape::new(7, 7, 40, 40, 3).with_groups(40) }, PLAIN, 1);
@@ -327,7 +349,7 @@ fn bad_operands_are_errors() {
 
 #[test]
 fn a_program_is_the_epilogue() {
-    use crate::pointwise::{Binary, Builder, Data, Input, Layout, Output, Quantize, Rounding, Sink, Unary};
+    use crate::pointwise::{Binary, Builder, Data, Input, Layout, Output, Quantize, Rounding, Sink};
     let q = Quantize::u8(0.9, 11, Rounding::Div);
     let mut b = Builder::default();
     let (v, r) = (b.input(Input::F32), b.input(Input::U8 { scale: 0.5, zero_point: 100 }));

@@ -1,5 +1,6 @@
 //! The interface between the drivers and the files of the instruction sets.
 
+use super::activation::Form;
 use super::spec::{OutputKind, Requant};
 use crate::{AlignedVec, Isa, Level};
 
@@ -15,6 +16,7 @@ pub(super) struct Epilogue {
     /// Multiplier and zero point of the residual.
     pub residual: Option<(f32, i32)>,
     pub float_bias: bool,
+    pub activation: Option<Form>,
     /// 256 entries, or none.
     pub table: Option<AlignedVec<u8>>,
     pub out: OutputKind,
@@ -28,6 +30,8 @@ pub(super) enum Path {
     Plain,
     /// u8 with a residual.
     Residual,
+    /// u8 with an activation.
+    Activation,
     /// Anything.
     General,
 }
@@ -40,12 +44,14 @@ impl Epilogue {
             qmax: requant.qmax,
             residual: requant.residual.map(|r| (r.multiplier, r.zero_point)),
             float_bias,
+            activation: requant.activation.as_ref().map(|a| a.0.clone()),
             table: requant.table.as_ref().map(|t| AlignedVec::from_slice(&t[..])),
             out,
-            path: match requant.residual {
+            path: match (requant.residual, &requant.activation) {
+                (None, Some(_)) => Path::Activation,
                 _ if out == OutputKind::F32 || float_bias || requant.table.is_some() => Path::General,
-                Some(_) => Path::Residual,
-                None => Path::Plain,
+                (Some(_), _) => Path::Residual,
+                (None, _) => Path::Plain,
             },
         }
     }

@@ -132,7 +132,7 @@ impl QConvTranspose {
         shape.check()?;
         let s = *shape;
         let whole = source(s.c_out, s.groups, s.c_in, weights, bias, &requant, Some(x_zero_point));
-        check_source(&whole, s.weight_len())?;
+        check_source(&whole, s.weight_len(), out)?;
         let cg = s.c_in / s.groups;
         let mut parts = Vec::new();
         for down in &phases(s.oh(), s.kh, s.stride[0], s.dilation[0], s.pad[0]) {

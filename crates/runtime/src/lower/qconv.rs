@@ -10,7 +10,9 @@ use crate::memory::{Storage, Value};
 use cleave_ir::{Arg, NodeId, Tensor};
 use cleave_kernels::KernelError;
 use cleave_kernels::pointwise::Binary;
-use cleave_kernels::qconv::{Bias, ConvTransposeShape, OutputKind, QConv, QConvTranspose, Requant, Residual};
+use cleave_kernels::qconv::{
+    Activation, Bias, ConvTransposeShape, OutputKind, QConv, QConvTranspose, Requant, Residual,
+};
 use cleave_numerics::{DType, multiplier};
 
 /// Constant levels with their scales.
@@ -117,15 +119,21 @@ pub(crate) fn input(l: &mut Lower<'_>, c: &Convolution, x: &Value) -> Value {
     out
 }
 
-/// The epilogue that requantization absorbs: a residual, and bounds.
+/// The epilogue that requantization absorbs: a residual, or an activation, and bounds.
 struct Absorbed {
     residual: Option<NodeId>,
+    /// Over the output's scale.
+    activation: Option<Activation>,
     bounds: (f32, f32),
 }
 
-/// A chain `[add(·, dq(r))] → clamps` from the convolution to the root; none if it is another one.
-fn absorb(l: &Lower<'_>, c: &Convolution, region: &Region) -> Option<Absorbed> {
-    let (mut residual, mut nodes) = (None, region.nodes.as_slice());
+impl Absorbed {
+    const NOTHING: Absorbed = Absorbed { residual: None, activation: None, bounds: (f32::NEG_INFINITY, f32::INFINITY) };
+}
+
+/// A chain `[add(·, dq(r)) | activation] → clamps` from the convolution to the root; none if it is another one.
+fn absorb(l: &Lower<'_>, c: &Convolution, region: &Region, quant: &Quant) -> Option<Absorbed> {
+    let (mut residual, mut activation, mut nodes) = (None, None, region.nodes.as_slice());
     if let Some((first, rest)) = nodes.split_first()
         && form(l.g, *first) == Some(Form::Binary(Binary::Add, 1.0))
     {
@@ -137,11 +145,18 @@ fn absorb(l: &Lower<'_>, c: &Convolution, region: &Region) -> Option<Absorbed> {
         }
         (residual, nodes) = (Some(*other), rest);
     }
+    if let Some((first, rest)) = nodes.split_first()
+        && residual.is_none()
+        && let Some(Form::Unary(op)) = form(l.g, *first)
+        && let Some(a) = Activation::new(op, quant.q.scale)
+    {
+        (activation, nodes) = (Some(a), rest);
+    }
     let chained = nodes.windows(2).all(|w| l.g.node(w[1]).args.iter().flat_map(Arg::nodes).any(|a| a == w[0]));
     if !chained {
         return None;
     }
-    Some(Absorbed { residual, bounds: clamps(l, nodes)? })
+    Some(Absorbed { residual, activation, bounds: clamps(l, nodes)? })
 }
 
 /// Emits a quantized convolution with the region behind it. None if no kernel does both.
@@ -156,9 +171,9 @@ pub(crate) fn emit(
         return computed::emit(l, c, root, region, sink);
     }
     let absorbed = match (sink, region.nodes.is_empty()) {
-        (Sink::Float, true) => Absorbed { residual: None, bounds: (f32::NEG_INFINITY, f32::INFINITY) },
+        (Sink::Float, true) => Absorbed::NOTHING,
         (Sink::Float, false) => return emit_program(l, c, root, region, sink),
-        (Sink::Quantize(..), _) => match absorb(l, c, region) {
+        (Sink::Quantize(_, quant), _) => match absorb(l, c, region, quant) {
             Some(a) => a,
             None => return emit_program(l, c, root, region, sink),
         },
@@ -177,7 +192,10 @@ pub(crate) fn emit(
     let x = input(l, c, &x);
     let acc_scale: Vec<f32> = per_output(c, &w.scales).iter().map(|sw| xq.q.scale * sw).collect();
     let requant = requant(c, &w, &xq, sink, &absorbed, residual.as_ref().map(|r| &r.1));
-    let unit = if let Sink::Quantize(_, quant) = sink { quant.q.scale } else { 1.0 };
+    let unit = match sink {
+        Sink::Quantize(_, quant) if requant.activation.is_none() => quant.q.scale,
+        _ => 1.0,
+    };
     let bias = bias(l, c, &acc_scale, unit)?;
     let weights = signed(&w).ok_or_else(|| l.unsupported(c.id, "its weights are no signed bytes"))?;
     let weights = reorder(c, &weights);
@@ -215,8 +233,7 @@ fn emit_program(
     let shape = l.shape(root)?;
     let order = c.order(shape.len());
     let Some((operands, sides)) = conv::operands(l, &compiled, &shape, &order)? else { return Ok(None) };
-    let plain = Absorbed { residual: None, bounds: (f32::NEG_INFINITY, f32::INFINITY) };
-    let requant = requant(c, &w, &xq, &Sink::Float, &plain, None);
+    let requant = requant(c, &w, &xq, &Sink::Float, &Absorbed::NOTHING, None);
     let bias = bias(l, c, &requant.multiplier, 1.0)?;
     let weights = signed(&w).ok_or_else(|| l.unsupported(c.id, "its weights are no signed bytes"))?;
     let body = match Body::new(l, c, &reorder(c, &weights), &bias, &xq, requant, &Sink::Float) {
@@ -241,8 +258,13 @@ fn requant(c: &Convolution, w: &Levels, x: &Quant, sink: &Sink, absorbed: &Absor
         return Requant::new(scales.iter().map(|sw| x.q.scale * sw).collect(), 0);
     };
     let (lo, hi) = absorbed.bounds;
-    let mut requant =
-        Requant::new(scales.iter().map(|sw| multiplier(x.q.scale, *sw, out.q.scale)).collect(), out.q.zero_point);
+    // An activation takes the value itself, and divides by the scale.
+    let scaled = |sw: &f32| match absorbed.activation {
+        Some(_) => x.q.scale * sw,
+        None => multiplier(x.q.scale, *sw, out.q.scale),
+    };
+    let mut requant = Requant::new(scales.iter().map(scaled).collect(), out.q.zero_point);
+    requant.activation = absorbed.activation.clone();
     requant.qmin = i32::from(out.q.eval(lo));
     requant.qmax = i32::from(out.q.eval(hi));
     requant.residual = r.map(|r| Residual { multiplier: r.q.scale / out.q.scale, zero_point: r.q.zero_point });

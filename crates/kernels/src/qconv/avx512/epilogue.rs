@@ -6,9 +6,10 @@
 #![allow(unsafe_code, reason = "vector loads and stores through the pointers of a tile")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
+use super::activation::activate;
 use crate::qconv::pack::LANES;
 use crate::qconv::spec::OutputKind;
-use crate::qconv::tile::{Columns, Epilogue};
+use crate::qconv::tile::{Columns, Epilogue, Path};
 use std::arch::x86_64::*;
 
 /// Stores `NV` vectors of accumulators of one output pixel.
@@ -45,13 +46,12 @@ pub(in crate::qconv) unsafe fn store<const NV: usize>(
     }
 }
 
-/// Stores `NV` vectors of accumulators as u8 where there is neither float bias nor table; `RESIDUAL` says whether
-/// there is a residual.
+/// Stores `NV` vectors of accumulators as u8 by a [`Path`] that is not the general one.
 ///
 /// # Safety
 /// AVX-512 is enabled in the caller, which this is inlined into; otherwise as for [`store`].
 #[inline(always)]
-pub(super) unsafe fn store_plain<const NV: usize, const RESIDUAL: bool>(
+pub(super) unsafe fn store_by<const NV: usize, const PATH: u8>(
     acc: &[__m512i; NV],
     c: &Columns,
     e: &Epilogue,
@@ -66,7 +66,15 @@ pub(super) unsafe fn store_plain<const NV: usize, const RESIDUAL: bool>(
         for v in 0..NV {
             x[v] = _mm512_mul_ps(_mm512_cvtepi32_ps(acc[v]), _mm512_loadu_ps(c.scale.add(v * LANES)));
         }
-        if let (true, Some((m, z))) = (RESIDUAL, e.residual) {
+        if let (true, Some(form)) = (PATH == Path::Activation as u8, &e.activation) {
+            if e.float_bias {
+                for v in 0..NV {
+                    x[v] = _mm512_add_ps(x[v], _mm512_loadu_ps(c.float_bias.add(v * LANES)));
+                }
+            }
+            activate(form, &mut x);
+        }
+        if let (true, Some((m, z))) = (PATH == Path::Residual as u8, e.residual) {
             let r = shifted_residual::<NV>(r, c.width);
             let (shift, m) = (_mm512_set1_ps(SHIFT + z as f32), _mm512_set1_ps(m));
             for v in 0..NV {
@@ -117,7 +125,7 @@ const SHIFT: f32 = 8388608.0;
 /// `SHIFT + r` of a residual's bytes, in the order of the columns.
 #[inline(always)]
 unsafe fn shifted_residual<const NV: usize>(r: *const u8, width: usize) -> [__m512; NV] {
-    // SAFETY: as in `store_plain`; loads are masked by the width.
+    // SAFETY: as in `store_by`; loads are masked by the width.
     unsafe {
         let (zero, high) = (_mm512_setzero_si512(), _mm512_set1_epi16(0x4b00));
         let mut out = [_mm512_setzero_ps(); NV];

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores through the pointers of a tile")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
+pub(super) mod activation;
 pub(super) mod epilogue;
 pub(super) mod vector;
 
@@ -69,19 +70,22 @@ unsafe fn tile<const MR: usize, const NV: usize>(t: &Tile<'_>) {
             }
             // Written out, since a loop that is not unrolled would keep the accumulators in memory.
             macro_rules! rows {
-                ($residual:literal: $($i:literal)*) => {
+                ($path:expr, $($i:literal)*) => {
                     $(if $i < MR {
                         let (y, r) = (t.y_at($i), t.r_at($i));
-                        epilogue::store_plain::<NV, $residual>(&acc[$i], &t.columns, t.epilogue, y, r);
+                        epilogue::store_by::<NV, { $path as u8 }>(&acc[$i], &t.columns, t.epilogue, y, r);
                     })*
                 };
             }
             match t.epilogue.path {
                 Path::Plain => {
-                    rows!(false: 0 1 2 3 4 5 6 7 8 9 10 11 12 13);
+                    rows!(Path::Plain, 0 1 2 3 4 5 6 7 8 9 10 11 12 13);
                 }
                 Path::Residual => {
-                    rows!(true: 0 1 2 3 4 5 6 7 8 9 10 11 12 13);
+                    rows!(Path::Residual, 0 1 2 3 4 5 6 7 8 9 10 11 12 13);
+                }
+                Path::Activation => {
+                    rows!(Path::Activation, 0 1 2 3 4 5 6 7 8 9 10 11 12 13);
                 }
                 Path::General => {
                     let spilled = acc;

@@ -7,6 +7,7 @@
 #![allow(clippy::manual_map, reason = "a closure would not have the caller's instruction set")]
 
 use super::{Block, Depthwise};
+use crate::qconv::avx512::activation::activate;
 use crate::qconv::avx512::epilogue::{lookup, store_f32};
 use crate::qconv::avx512::vector::Vector;
 use crate::qconv::dense::Io;
@@ -78,6 +79,29 @@ unsafe fn finish_f32<V: Vector>(acc: [V; 4], c: &Columns, e: &Epilogue, y: *mut 
     }
 }
 
+/// The output of vector `j` of the accumulators, less its zero point, by a path that has neither residual nor table.
+#[inline(always)]
+pub(super) unsafe fn rounded<V: Vector, const PATH: u8>(acc: V, j: usize, c: &Columns, e: &Epilogue) -> V {
+    // SAFETY: columns are padded to a whole block; loads are masked to a vector's lanes.
+    unsafe {
+        let (scale, top) = (column_of::<V, _>(c.scale, j), (e.qmax - e.zero_point) as f32);
+        let (true, Some(form)) = (PATH == ACTIVATION, &e.activation) else {
+            return acc.requantize(scale, std::ptr::null(), None, top);
+        };
+        let lanes = (0xffff_u32 >> (16 - V::BYTES / 4)) as u16;
+        let mut v = [_mm512_mul_ps(_mm512_cvtepi32_ps(acc.widen()), _mm512_maskz_loadu_ps(lanes, scale))];
+        if e.float_bias {
+            v[0] = _mm512_add_ps(v[0], _mm512_maskz_loadu_ps(lanes, column_of::<V, _>(c.float_bias, j)));
+        }
+        activate(form, &mut v);
+        V::narrow(_mm512_cvtps_epi32(_mm512_min_ps(v[0], _mm512_set1_ps(top))))
+    }
+}
+
+pub(super) const PLAIN: u8 = Path::Plain as u8;
+pub(super) const ACTIVATION: u8 = Path::Activation as u8;
+pub(super) const GENERAL: u8 = Path::General as u8;
+
 /// Bits of the first `width` bytes.
 pub(super) fn mask(width: usize) -> u64 {
     if width >= 64 { u64::MAX } else { (1 << width) - 1 }
@@ -138,17 +162,22 @@ impl Depthwise {
             unsafe {
                 self.stage::<V>(image, oy, ox, count, io, b, staged);
                 // Loops over a known kernel unroll: their exits would be mispredicted.
-                let plain = self.epilogue.path == Path::Plain;
-                let k = if plain && g.kh == g.kw && V::BYTES > 16 { g.kw } else { 0 };
-                match (two, k, plain) {
-                    (true, 3, _) => strip.pixels::<V, 2, 3, true>(count, io),
-                    (true, 5, _) => strip.pixels::<V, 2, 5, true>(count, io),
-                    (true, _, true) => strip.pixels::<V, 2, 0, true>(count, io),
-                    (true, _, false) => strip.pixels::<V, 2, 0, false>(count, io),
-                    (false, 3, _) => strip.pixels::<V, 1, 3, true>(count, io),
-                    (false, 5, _) => strip.pixels::<V, 1, 5, true>(count, io),
-                    (false, _, true) => strip.pixels::<V, 1, 0, true>(count, io),
-                    (false, _, false) => strip.pixels::<V, 1, 0, false>(count, io),
+                let k = if g.kh == g.kw && V::BYTES > 16 { g.kw } else { 0 };
+                match (two, k, self.epilogue.path) {
+                    (true, 3, Path::Plain) => strip.pixels::<V, 2, 3, PLAIN>(count, io),
+                    (true, 5, Path::Plain) => strip.pixels::<V, 2, 5, PLAIN>(count, io),
+                    (true, _, Path::Plain) => strip.pixels::<V, 2, 0, PLAIN>(count, io),
+                    (true, 3, Path::Activation) => strip.pixels::<V, 2, 3, ACTIVATION>(count, io),
+                    (true, 5, Path::Activation) => strip.pixels::<V, 2, 5, ACTIVATION>(count, io),
+                    (true, _, Path::Activation) => strip.pixels::<V, 2, 0, ACTIVATION>(count, io),
+                    (true, ..) => strip.pixels::<V, 2, 0, GENERAL>(count, io),
+                    (false, 3, Path::Plain) => strip.pixels::<V, 1, 3, PLAIN>(count, io),
+                    (false, 5, Path::Plain) => strip.pixels::<V, 1, 5, PLAIN>(count, io),
+                    (false, _, Path::Plain) => strip.pixels::<V, 1, 0, PLAIN>(count, io),
+                    (false, 3, Path::Activation) => strip.pixels::<V, 1, 3, ACTIVATION>(count, io),
+                    (false, 5, Path::Activation) => strip.pixels::<V, 1, 5, ACTIVATION>(count, io),
+                    (false, _, Path::Activation) => strip.pixels::<V, 1, 0, ACTIVATION>(count, io),
+                    (false, ..) => strip.pixels::<V, 1, 0, GENERAL>(count, io),
                 }
             }
             ox += count;
@@ -214,23 +243,23 @@ impl Depthwise {
 impl Strip<'_> {
     /// `count` pixels of `RO` output rows.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
-    unsafe fn pixels<V: Vector, const RO: usize, const K: usize, const PLAIN: bool>(&self, count: usize, io: &Io<'_>) {
+    unsafe fn pixels<V: Vector, const RO: usize, const K: usize, const PATH: u8>(&self, count: usize, io: &Io<'_>) {
         let mut ox = 0;
         // SAFETY: by the caller's promise.
         unsafe {
             while ox + 2 <= count {
-                self.group::<V, RO, 2, K, PLAIN>(ox, io);
+                self.group::<V, RO, 2, K, PATH>(ox, io);
                 ox += 2;
             }
             if ox < count {
-                self.group::<V, RO, 1, K, PLAIN>(ox, io);
+                self.group::<V, RO, 1, K, PATH>(ox, io);
             }
         }
     }
 
     /// `OX` neighbouring pixels of `RO` rows.
     #[inline(always)]
-    unsafe fn group<V: Vector, const RO: usize, const OX: usize, const K: usize, const PLAIN: bool>(
+    unsafe fn group<V: Vector, const RO: usize, const OX: usize, const K: usize, const PATH: u8>(
         &self,
         ox: usize,
         io: &Io<'_>,
@@ -239,7 +268,7 @@ impl Strip<'_> {
         let width = self.dw.geometry.ow;
         // SAFETY: by the caller's promise.
         unsafe {
-            if !PLAIN {
+            if PATH == GENERAL {
                 let mut acc = [[[V::zero(); 4]; OX]; RO];
                 for j in 0..4 {
                     let sums = self.sums::<V, RO, OX, K>(ox, j);
@@ -257,21 +286,18 @@ impl Strip<'_> {
                 }
                 return;
             }
-            let top = (e.qmax - e.zero_point) as f32;
             let mut words = [[[V::zero(); OX]; RO]; 2];
             for half in 0..2 {
                 let mut low = self.sums::<V, RO, OX, K>(ox, 2 * half);
-                let scale = column_of::<V, _>(c.scale, 2 * half);
                 for row in 0..RO {
                     for i in 0..OX {
-                        low[row][i] = low[row][i].requantize(scale, std::ptr::null(), None, top);
+                        low[row][i] = rounded::<V, PATH>(low[row][i], 2 * half, c, e);
                     }
                 }
                 let high = self.sums::<V, RO, OX, K>(ox, 2 * half + 1);
-                let scale = column_of::<V, _>(c.scale, 2 * half + 1);
                 for row in 0..RO {
                     for i in 0..OX {
-                        let high = high[row][i].requantize(scale, std::ptr::null(), None, top);
+                        let high = rounded::<V, PATH>(high[row][i], 2 * half + 1, c, e);
                         words[half][row][i] = low[row][i].pack_words(high, e.zero_point);
                     }
                 }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores through the pointers of an output row")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
-use super::avx512::{column_of, finish, interleave, mask};
+use super::avx512::{ACTIVATION, GENERAL, PLAIN, column_of, finish, interleave, mask, rounded};
 use super::{Block, Depthwise};
 use crate::qconv::avx512::vector::Vector;
 use crate::qconv::dense::Io;
@@ -54,20 +54,23 @@ impl Depthwise {
         for b in &self.blocks {
             // SAFETY: as the caller's.
             unsafe {
-                match (b.lanes, self.epilogue.path == Path::Plain) {
-                    (64, true) => self.slide::<__m512i, true>(image, oy, io, b),
-                    (32, true) => self.slide::<__m256i, true>(image, oy, io, b),
-                    (_, true) => self.slide::<__m128i, true>(image, oy, io, b),
-                    (64, false) => self.slide::<__m512i, false>(image, oy, io, b),
-                    (32, false) => self.slide::<__m256i, false>(image, oy, io, b),
-                    (_, false) => self.slide::<__m128i, false>(image, oy, io, b),
+                match (b.lanes, self.epilogue.path) {
+                    (64, Path::Plain) => self.slide::<__m512i, PLAIN>(image, oy, io, b),
+                    (32, Path::Plain) => self.slide::<__m256i, PLAIN>(image, oy, io, b),
+                    (_, Path::Plain) => self.slide::<__m128i, PLAIN>(image, oy, io, b),
+                    (64, Path::Activation) => self.slide::<__m512i, ACTIVATION>(image, oy, io, b),
+                    (32, Path::Activation) => self.slide::<__m256i, ACTIVATION>(image, oy, io, b),
+                    (_, Path::Activation) => self.slide::<__m128i, ACTIVATION>(image, oy, io, b),
+                    (64, _) => self.slide::<__m512i, GENERAL>(image, oy, io, b),
+                    (32, _) => self.slide::<__m256i, GENERAL>(image, oy, io, b),
+                    (..) => self.slide::<__m128i, GENERAL>(image, oy, io, b),
                 }
             }
         }
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
-    unsafe fn slide<V: Vector, const PLAIN: bool>(&self, image: usize, oy: usize, io: &Io<'_>, b: &Block) {
+    unsafe fn slide<V: Vector, const PATH: u8>(&self, image: usize, oy: usize, io: &Io<'_>, b: &Block) {
         let (g, c, e) = (&self.geometry, self.columns(b), &self.epilogue);
         let mut lines = [(self.border[b.channel..].as_ptr(), 0); 3];
         for (i, line) in lines.iter_mut().enumerate() {
@@ -78,7 +81,6 @@ impl Depthwise {
         }
         let whole = b.width == b.lanes;
         let source = Lines { lines, width: g.w as isize, border: self.border[0], mask: mask(b.width), whole };
-        let top = (e.qmax - e.zero_point) as f32;
         let m = (image * g.oh + oy) * g.ow;
         let w = self.weights[b.start..].as_ptr().cast::<u8>();
         // SAFETY: columns check their bounds; pixels lie in the output; operands are padded to a block.
@@ -94,14 +96,13 @@ impl Depthwise {
                         .dot(first[j], V::load_all(w))
                         .dot(second[j], V::load_all(w.add(4 * V::BYTES)))
                         .dot(third[j], V::load_all(w.add(8 * V::BYTES)));
-                    if PLAIN {
-                        let scale = column_of::<V, _>(c.scale, j);
-                        acc[j] = acc[j].requantize(scale, std::ptr::null(), None, top);
+                    if PATH != GENERAL {
+                        acc[j] = rounded::<V, PATH>(acc[j], j, &c, e);
                     }
                 }
                 first = third;
                 let (y, r) = io.at(m + ox, b.channel);
-                if PLAIN {
+                if PATH != GENERAL {
                     V::pack(acc, e.zero_point, e.qmin).store(y, source.mask);
                 } else {
                     finish(acc, &c, source.mask, e, y, r);
