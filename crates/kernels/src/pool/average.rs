@@ -51,22 +51,29 @@ fn mean_f32(p: &Pixel<'_, f32>, y: &mut [f32]) {
     }
 }
 
+/// Taps whose bytes a u16 holds the sum of.
+const SHORT: usize = 257;
+
 /// Exact sums of bytes, less `count · zero_point`.
 #[inline(always)]
 fn sums(p: &Pixel<'_, u8>, block: usize, len: usize, zero_point: i32) -> [i32; LANES] {
-    let mut sum = [0i32; LANES];
+    let (mut sum, mut short, mut taps) = ([0i32; LANES], [0u16; LANES], 0);
     for row in p.rows.taps() {
         for col in p.cols.taps() {
             let start = (row * p.w + col) * p.c + p.first + block * LANES;
             let x = &p.image[start..start + len];
             match <&[u8; LANES]>::try_from(x) {
-                Ok(x) => sum.iter_mut().zip(x).for_each(|(s, x)| *s = s.wrapping_add(i32::from(*x))),
-                Err(_) => sum.iter_mut().zip(x).for_each(|(s, x)| *s = s.wrapping_add(i32::from(*x))),
+                Ok(x) => short.iter_mut().zip(x).for_each(|(s, x)| *s = s.wrapping_add(u16::from(*x))),
+                Err(_) => short.iter_mut().zip(x).for_each(|(s, x)| *s = s.wrapping_add(u16::from(*x))),
+            }
+            taps += 1;
+            if taps % SHORT == 0 {
+                sum.iter_mut().zip(&mut short).for_each(|(s, x)| *s = s.wrapping_add(i32::from(std::mem::take(x))));
             }
         }
     }
     let zero = (p.rows.count() * p.cols.count()) as i32 * zero_point;
-    sum.map(|s| s.wrapping_sub(zero))
+    std::array::from_fn(|i| sum[i].wrapping_add(i32::from(short[i])).wrapping_sub(zero))
 }
 
 #[inline(always)]

@@ -7,6 +7,9 @@ use crate::versions::versions;
 use crate::{Isa, KernelError, Level, ThreadPool};
 use cleave_numerics::{QParams, QProduct, QSum};
 
+/// Bytes of a gate that is repeated.
+const GATES: usize = 4096;
+
 /// What is done with the two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QOp {
@@ -123,8 +126,24 @@ impl QBinary {
         KernelError::exactly("gate", n * c, b.len())?;
         KernelError::exactly("result", a.len(), y.len())?;
         split_rows(pool, y, n * pixels, c, &|range, y| {
-            for (row, y) in range.zip(y.chunks_exact_mut(c.max(1))) {
-                binary_on(self.isa, self, &a[row * c..(row + 1) * c], &b[row / pixels * c..][..c], y);
+            // Pixels of one image at a time, beside which the gate stands as often.
+            let mut gates = [0; GATES];
+            let most = (GATES / c.max(1)).max(1);
+            let (mut row, mut y) = (range.start, y);
+            while row < range.end {
+                let image = row / pixels;
+                let rows = most.min(range.end - row).min((image + 1) * pixels - row);
+                let gate = &b[image * c..(image + 1) * c];
+                let gates = match gates.get_mut(..rows * c) {
+                    Some(repeated) => {
+                        repeated.chunks_exact_mut(c.max(1)).for_each(|g| g.copy_from_slice(gate));
+                        &*repeated
+                    }
+                    None => gate,
+                };
+                let (now, later) = y.split_at_mut(rows * c);
+                binary_on(self.isa, self, &a[row * c..(row + rows) * c], gates, now);
+                (row, y) = (row + rows, later);
             }
         });
         Ok(())
@@ -166,14 +185,16 @@ mod tests {
 
     #[test]
     fn gates_are_repeated_over_pixels() -> Result<(), KernelError> {
-        let dims = [2, 9, 21];
-        let (a, b) = (bytes(2 * 9 * 21, 37), bytes(2 * 21, 91));
-        let wide: Vec<u8> = (0..a.len()).map(|i| b[i / (9 * 21) * 21 + i % 21]).collect();
         let d = Dequantize { scale: 0.02, zero_point: 5 };
-        for isa in Isa::all() {
+        for (isa, (n, pixels, c)) in
+            Isa::all().into_iter().flat_map(|isa| [(isa, (2, 9, 21)), (isa, (3, 50, 1000)), (isa, (1, 2, 5000))])
+        {
+            let dims = [n, pixels, c];
+            let (a, b) = (bytes(n * pixels * c, 37), bytes(n * c, 91));
+            let wide: Vec<u8> = (0..a.len()).map(|i| b[i / (pixels * c) * c + i % c]).collect();
             let mul = QBinary::new(isa, QOp::Mul, d, d, Quantize::u8(0.03, 7, Rounding::Div))?;
             let (mut y, mut z) = (vec![0; a.len()], vec![0; a.len()]);
-            mul.run_gate(&ThreadPool::new(1), dims, &a, &b, &mut y)?;
+            mul.run_gate(&ThreadPool::new(2), dims, &a, &b, &mut y)?;
             mul.run(&ThreadPool::new(1), &a, &wide, &mut z)?;
             assert_eq!(y, z);
             assert!(mul.run_gate(&ThreadPool::new(1), dims, &a, &b[1..], &mut y).is_err());

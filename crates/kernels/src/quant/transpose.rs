@@ -4,7 +4,7 @@ use super::{Dequantize, dequantize_slice};
 use crate::pointwise::{Quantize, quantize_slice};
 use crate::share::{row_part, tasks};
 use crate::versions::versions;
-use crate::{Isa, KernelError, SharedMut, ThreadPool};
+use crate::{Isa, KernelError, Level, SharedMut, ThreadPool};
 
 /// Side of a block.
 const BLOCK: usize = 32;
@@ -168,7 +168,11 @@ pub fn quantize_from_nchw(
     y: &mut [u8],
 ) -> Result<(), KernelError> {
     q.check()?;
-    run(pool, dims, x, y, &|x, part, y| quantized_on(isa, q, x, dims[1], dims[2], part, y))
+    run(pool, dims, x, y, &|x, part, y| match isa.level() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 if dims[1] == 3 => super::avx512::interleave(isa, q, x, dims[2], part.0, y),
+        _ => quantized_on(isa, q, x, dims[1], dims[2], part, y),
+    })
 }
 
 /// u8 `[n, pixels, c]` to f32 `[n, c, pixels]`; `dims = [n, c, pixels]`.
