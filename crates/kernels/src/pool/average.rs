@@ -1,7 +1,7 @@
 //! The mean of each window.
 
 use super::window::{PoolShape, Window, adaptive, sliding};
-use super::{LANES, Windows};
+use super::{FEW, LANES, Windows, starts};
 use crate::pointwise::{Quantize, Quantizer};
 use crate::quant::Dequantize;
 use crate::versions::versions;
@@ -54,44 +54,73 @@ fn mean_f32(p: &Pixel<'_, f32>, y: &mut [f32]) {
 /// Taps whose bytes a u16 holds the sum of.
 const SHORT: usize = 257;
 
-/// Exact sums of bytes, less `count · zero_point`.
+/// Exact sums of the bytes of `N` channels, less `count · zero_point`.
 #[inline(always)]
-fn sums(p: &Pixel<'_, u8>, block: usize, len: usize, zero_point: i32) -> [i32; LANES] {
-    let (mut sum, mut short, mut taps) = ([0i32; LANES], [0u16; LANES], 0);
-    for row in p.rows.taps() {
-        for col in p.cols.taps() {
-            let start = (row * p.w + col) * p.c + p.first + block * LANES;
-            let x = &p.image[start..start + len];
-            match <&[u8; LANES]>::try_from(x) {
-                Ok(x) => short.iter_mut().zip(x).for_each(|(s, x)| *s = s.wrapping_add(u16::from(*x))),
-                Err(_) => short.iter_mut().zip(x).for_each(|(s, x)| *s = s.wrapping_add(u16::from(*x))),
+#[allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
+fn sums<const N: usize>(p: &Pixel<'_, u8>, at: usize, zero_point: i32) -> [i32; N] {
+    let (mut sum, mut short, mut taps) = ([0i32; N], [0u16; N], 0);
+    for row in 0..p.rows.count() {
+        let line = p.rows.tap(row) * p.w;
+        for col in 0..p.cols.count() {
+            let x = &p.image[(line + p.cols.tap(col)) * p.c + p.first + at..][..N];
+            for i in 0..N {
+                short[i] = short[i].wrapping_add(u16::from(x[i]));
             }
             taps += 1;
-            if taps % SHORT == 0 {
-                sum.iter_mut().zip(&mut short).for_each(|(s, x)| *s = s.wrapping_add(i32::from(std::mem::take(x))));
+            if taps == SHORT {
+                for i in 0..N {
+                    sum[i] = sum[i].wrapping_add(i32::from(short[i]));
+                }
+                (short, taps) = ([0; N], 0);
             }
         }
     }
     let zero = (p.rows.count() * p.cols.count()) as i32 * zero_point;
-    std::array::from_fn(|i| sum[i].wrapping_add(i32::from(short[i])).wrapping_sub(zero))
+    for i in 0..N {
+        sum[i] = sum[i].wrapping_add(i32::from(short[i])).wrapping_sub(zero);
+    }
+    sum
+}
+
+/// What `f` makes of the sum of each channel.
+#[inline(always)]
+fn mean<T>(p: &Pixel<'_, u8>, zero_point: i32, y: &mut [T], f: impl Fn(i32) -> T + Copy) {
+    #[inline(always)]
+    fn block<T, const N: usize>(p: &Pixel<'_, u8>, at: usize, zero: i32, y: &mut [T], f: impl Fn(i32) -> T) {
+        let (y, sum) = (&mut y[at..at + N], sums::<N>(p, at, zero));
+        for i in 0..N {
+            y[i] = f(sum[i]);
+        }
+    }
+    match y.len() {
+        LANES.. => {
+            for at in starts::<LANES>(y.len()) {
+                block::<T, LANES>(p, at, zero_point, y, f);
+            }
+        }
+        FEW.. => {
+            for at in starts::<FEW>(y.len()) {
+                block::<T, FEW>(p, at, zero_point, y, f);
+            }
+        }
+        n => {
+            for at in 0..n {
+                block::<T, 1>(p, at, zero_point, y, f);
+            }
+        }
+    }
 }
 
 #[inline(always)]
 fn mean_u8(p: &Pixel<'_, u8>, x: &Dequantize, q: &Quantize, y: &mut [u8]) {
     let (to, m) = (Quantizer::new(q), x.scale / (q.scale * p.divisor as f32));
-    for (block, y) in y.chunks_mut(LANES).enumerate() {
-        let sum = sums(p, block, y.len(), x.zero_point);
-        y.iter_mut().zip(sum).for_each(|(y, s)| *y = to.round(s as f32 * m));
-    }
+    mean(p, x.zero_point, y, |sum| to.round(sum as f32 * m));
 }
 
 #[inline(always)]
 fn mean_u8_f32(p: &Pixel<'_, u8>, x: &Dequantize, y: &mut [f32]) {
     let m = x.scale / p.divisor as f32;
-    for (block, y) in y.chunks_mut(LANES).enumerate() {
-        let sum = sums(p, block, y.len(), x.zero_point);
-        y.iter_mut().zip(sum).for_each(|(y, s)| *y = s as f32 * m);
-    }
+    mean(p, x.zero_point, y, |sum| sum as f32 * m);
 }
 
 versions! {

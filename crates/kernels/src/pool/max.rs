@@ -1,7 +1,7 @@
 //! The greatest tap of each window.
 
 use super::window::{PoolShape, Window, sliding};
-use super::{LANES, Windows};
+use super::{FEW, LANES, Windows, starts};
 use crate::pointwise::math::maximum;
 use crate::versions::versions;
 use crate::{Isa, KernelError, ThreadPool};
@@ -23,23 +23,43 @@ struct Pixel<'a, T> {
     cols: Window,
 }
 
+// Loops, not closures: a call that is not inlined would be compiled without the instruction set.
 #[inline(always)]
-fn greatest<T: Copy>(p: &Pixel<'_, T>, least: T, y: &mut [T], max: impl Fn(T, T) -> T) {
-    for (block, y) in y.chunks_mut(LANES).enumerate() {
-        let mut most = [least; LANES];
-        for row in p.rows.taps() {
-            for col in p.cols.taps() {
-                let start = (row * p.w + col) * p.c + p.first + block * LANES;
-                let x = &p.image[start..start + y.len()];
-                // A whole block stays in registers.
-                match <&[T; LANES]>::try_from(x) {
-                    Ok(x) => most.iter_mut().zip(x).for_each(|(y, x)| *y = max(*y, *x)),
-                    Err(_) => most.iter_mut().zip(x).for_each(|(y, x)| *y = max(*y, *x)),
-                }
+fn greatest<T: Copy>(p: &Pixel<'_, T>, least: T, y: &mut [T], max: impl Fn(T, T) -> T + Copy) {
+    match y.len() {
+        LANES.. => {
+            for at in starts::<LANES>(y.len()) {
+                block::<T, LANES>(p, at, least, y, max);
             }
         }
-        y.copy_from_slice(&most[..y.len()]);
+        FEW.. => {
+            for at in starts::<FEW>(y.len()) {
+                block::<T, FEW>(p, at, least, y, max);
+            }
+        }
+        n => {
+            for at in 0..n {
+                block::<T, 1>(p, at, least, y, max);
+            }
+        }
     }
+}
+
+/// `N` channels, in registers.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
+fn block<T: Copy, const N: usize>(p: &Pixel<'_, T>, at: usize, least: T, y: &mut [T], max: impl Fn(T, T) -> T) {
+    let mut most = [least; N];
+    for row in 0..p.rows.count() {
+        let line = p.rows.tap(row) * p.w;
+        for col in 0..p.cols.count() {
+            let x = &p.image[(line + p.cols.tap(col)) * p.c + p.first + at..][..N];
+            for i in 0..N {
+                most[i] = max(most[i], x[i]);
+            }
+        }
+    }
+    y[at..at + N].copy_from_slice(&most);
 }
 
 #[inline(always)]

@@ -23,6 +23,13 @@ use window::Window;
 
 /// Channels that are accumulated side by side.
 const LANES: usize = 64;
+/// The same where there are not so many.
+const FEW: usize = 16;
+
+/// Where the blocks of `n` channels start, `n` at least `N`: the last overlaps the one before.
+fn starts<const N: usize>(n: usize) -> impl Iterator<Item = usize> {
+    (0..n.div_ceil(N)).map(move |i| (i * N).min(n - N))
+}
 
 /// Windows of both axes over `[n, h, w, c]`.
 #[derive(Clone, Debug)]

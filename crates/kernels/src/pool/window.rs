@@ -56,8 +56,15 @@ pub(super) struct Window {
 
 impl Window {
     /// Taps inside the input.
+    #[inline(always)]
     pub(super) fn count(&self) -> usize {
         self.to.saturating_sub(self.from).div_ceil(self.step)
+    }
+
+    /// Input position of a tap.
+    #[inline(always)]
+    pub(super) fn tap(&self, i: usize) -> usize {
+        self.from + i * self.step
     }
 
     pub(super) fn taps(self) -> impl Iterator<Item = usize> {
