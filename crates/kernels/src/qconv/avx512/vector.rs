@@ -17,6 +17,8 @@ pub(in crate::qconv) trait Vector: Copy {
     /// Whole or, with a mask, the first bytes; the rest is zero.
     unsafe fn load(p: *const u8, mask: u64) -> Self;
     unsafe fn load_all(p: *const u8) -> Self;
+    /// As often as it fits 512 bits.
+    unsafe fn spread(p: *const u8) -> __m512i;
     unsafe fn splat8(v: u8) -> Self;
     unsafe fn unpack_lo8(self, b: Self) -> Self;
     unsafe fn unpack_hi8(self, b: Self) -> Self;
@@ -37,7 +39,7 @@ pub(in crate::qconv) trait Vector: Copy {
 }
 
 macro_rules! vector {
-    ($v:ident, $bytes:literal, $mask:ty, zero: $zero:ident, load: $load:ident, $loadm:ident, splat: $splat:ident,
+    ($v:ident, $bytes:literal, $mask:ty, zero: $zero:ident, load: $load:ident, $loadm:ident, spread: $spread:path, splat: $splat:ident,
      $splat16:ident, $splat32:ident, unpack: $lo8:ident $hi8:ident $lo16:ident $hi16:ident, dot: $dot:ident,
      float: $cvt:ident $cvti:ident $mul:ident $add:ident $min:ident $splatf:ident $loadf:ident, sub: $sub:ident,
      pack: $packs:ident $adds:ident $packus:ident $max:ident, cast: $widen:expr, $narrow:expr,
@@ -55,6 +57,10 @@ macro_rules! vector {
             #[inline(always)]
             unsafe fn load_all(p: *const u8) -> Self {
                 unsafe { $load(p.cast()) }
+            }
+            #[inline(always)]
+            unsafe fn spread(p: *const u8) -> __m512i {
+                unsafe { $spread(Self::load_all(p)) }
             }
             #[inline(always)]
             unsafe fn splat8(v: u8) -> Self {
@@ -134,7 +140,7 @@ macro_rules! vector {
 }
 
 vector!(__m512i, 64, u64, zero: _mm512_setzero_si512, load: _mm512_loadu_si512, _mm512_maskz_loadu_epi8,
-    splat: _mm512_set1_epi8, _mm512_set1_epi16, _mm512_set1_epi32,
+    spread: std::convert::identity, splat: _mm512_set1_epi8, _mm512_set1_epi16, _mm512_set1_epi32,
     unpack: _mm512_unpacklo_epi8 _mm512_unpackhi_epi8 _mm512_unpacklo_epi16 _mm512_unpackhi_epi16,
     dot: _mm512_dpbusd_epi32,
     float: _mm512_cvtepi32_ps _mm512_cvtps_epi32 _mm512_mul_ps _mm512_add_ps _mm512_min_ps _mm512_set1_ps _mm512_loadu_ps,
@@ -142,7 +148,7 @@ vector!(__m512i, 64, u64, zero: _mm512_setzero_si512, load: _mm512_loadu_si512, 
     pack: _mm512_packs_epi32 _mm512_adds_epi16 _mm512_packus_epi16 _mm512_max_epu8,
     cast: std::convert::identity, std::convert::identity, store: _mm512_storeu_si512, _mm512_mask_storeu_epi8);
 vector!(__m256i, 32, u32, zero: _mm256_setzero_si256, load: _mm256_loadu_si256, _mm256_maskz_loadu_epi8,
-    splat: _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32,
+    spread: _mm512_broadcast_i64x4, splat: _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32,
     unpack: _mm256_unpacklo_epi8 _mm256_unpackhi_epi8 _mm256_unpacklo_epi16 _mm256_unpackhi_epi16,
     dot: _mm256_dpbusd_epi32,
     float: _mm256_cvtepi32_ps _mm256_cvtps_epi32 _mm256_mul_ps _mm256_add_ps _mm256_min_ps _mm256_set1_ps _mm256_loadu_ps,
@@ -150,7 +156,7 @@ vector!(__m256i, 32, u32, zero: _mm256_setzero_si256, load: _mm256_loadu_si256, 
     pack: _mm256_packs_epi32 _mm256_adds_epi16 _mm256_packus_epi16 _mm256_max_epu8,
     cast: _mm512_castsi256_si512, _mm512_castsi512_si256, store: _mm256_storeu_si256, _mm256_mask_storeu_epi8);
 vector!(__m128i, 16, u16, zero: _mm_setzero_si128, load: _mm_loadu_si128, _mm_maskz_loadu_epi8,
-    splat: _mm_set1_epi8, _mm_set1_epi16, _mm_set1_epi32,
+    spread: _mm512_broadcast_i32x4, splat: _mm_set1_epi8, _mm_set1_epi16, _mm_set1_epi32,
     unpack: _mm_unpacklo_epi8 _mm_unpackhi_epi8 _mm_unpacklo_epi16 _mm_unpackhi_epi16,
     dot: _mm_dpbusd_epi32,
     float: _mm_cvtepi32_ps _mm_cvtps_epi32 _mm_mul_ps _mm_add_ps _mm_min_ps _mm_set1_ps _mm_loadu_ps,

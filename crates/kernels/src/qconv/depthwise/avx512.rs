@@ -7,6 +7,7 @@
 #![allow(clippy::manual_map, reason = "a closure would not have the caller's instruction set")]
 
 use super::{Block, Depthwise};
+use crate::buffer::ALIGN;
 use crate::qconv::avx512::activation::activate;
 use crate::qconv::avx512::epilogue::{lookup, store_f32};
 use crate::qconv::avx512::vector::Vector;
@@ -25,6 +26,9 @@ pub(super) unsafe fn interleave<V: Vector>(x: [V; 4]) -> [V; 4] {
         [a.unpack_lo16(c), a.unpack_hi16(c), b.unpack_lo16(d), b.unpack_hi16(d)]
     }
 }
+
+/// Bytes that may be read beyond a quarter's columns: two vectors.
+pub(super) const BESIDE: usize = 128;
 
 /// The four vectors at column `j·BYTES / 4` of a per-channel operand.
 #[inline(always)]
@@ -107,6 +111,46 @@ pub(super) fn mask(width: usize) -> u64 {
     if width >= 64 { u64::MAX } else { (1 << width) - 1 }
 }
 
+/// Where the interleaved columns of a strip lie: by four input rows and quarter of the channels.
+pub(super) struct Staged {
+    start: *mut u8,
+    /// Bytes from four rows to the next, and from a quarter to the next.
+    quad: usize,
+    quarter: usize,
+    /// Bytes of a column's quarter, or from there to the next column's.
+    pitch: usize,
+    /// Columns from which pixels start come first, then those one further.
+    stride: usize,
+    /// Columns of each of these.
+    each: usize,
+}
+
+impl Staged {
+    /// All of a column together.
+    fn by_column(dw: &Depthwise, bytes: usize, start: *mut u8) -> Staged {
+        Staged { start, quad: 4 * bytes, quarter: bytes, pitch: dw.quads() * 4 * bytes, stride: 1, each: 0 }
+    }
+
+    /// All columns of a quarter together, so that those of neighbouring pixels are neighbours.
+    pub(super) fn side_by_side(dw: &Depthwise, count: usize, bytes: usize, start: *mut u8) -> Staged {
+        let (stride, each) = (dw.geometry.stride[1], dw.columns_of(count).div_ceil(dw.geometry.stride[1]));
+        let quarter = (stride * each * bytes + BESIDE).next_multiple_of(ALIGN);
+        Staged { start, quad: 4 * quarter, quarter, pitch: bytes, stride, each }
+    }
+
+    /// Bytes before a column.
+    #[inline(always)]
+    pub(super) fn column(&self, column: usize) -> usize {
+        let at = if self.stride == 1 { column } else { column % self.stride * self.each + column / self.stride };
+        at * self.pitch
+    }
+
+    #[inline(always)]
+    pub(super) fn at(&self, quad: usize, quarter: usize) -> *mut u8 {
+        self.start.wrapping_add(quad * self.quad + quarter * self.quarter)
+    }
+}
+
 /// Staged columns of one strip, and what is computed from them.
 struct Strip<'a> {
     staged: *const u8,
@@ -132,6 +176,8 @@ impl Depthwise {
             // SAFETY: as the caller's.
             unsafe {
                 match b.lanes {
+                    32 if self.is_narrow(b) => self.strip_narrow::<__m256i>(image, oy, io, b, scratch),
+                    16 if self.is_narrow(b) => self.strip_narrow::<__m128i>(image, oy, io, b, scratch),
                     64 => self.strip::<__m512i>(image, oy, io, b, scratch),
                     32 => self.strip::<__m256i>(image, oy, io, b, scratch),
                     _ => self.strip::<__m128i>(image, oy, io, b, scratch),
@@ -143,10 +189,10 @@ impl Depthwise {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
     unsafe fn strip<V: Vector>(&self, image: usize, oy: usize, io: &Io<'_>, b: &Block, scratch: &mut [u8]) {
         let g = &self.geometry;
-        let staged = scratch.as_mut_ptr();
+        let staged = Staged::by_column(self, V::BYTES, scratch.as_mut_ptr());
         let mut strip = Strip {
-            staged,
-            pitch: self.quads() * 4 * V::BYTES,
+            staged: staged.start,
+            pitch: staged.pitch,
             weights: self.weights[b.start..].as_ptr(),
             columns: self.columns(b),
             mask: mask(b.width),
@@ -160,9 +206,9 @@ impl Depthwise {
             let count = self.strip_columns.min(g.ow - ox);
             // SAFETY: the scratch holds a strip; pixels lie in the output.
             unsafe {
-                self.stage::<V>(image, oy, ox, count, io, b, staged);
+                self.stage::<V>(image, oy, ox, count, io, b, &staged);
                 // Loops over a known kernel unroll: their exits would be mispredicted.
-                let k = if g.kh == g.kw && V::BYTES > 16 { g.kw } else { 0 };
+                let k = if g.kh == g.kw && V::BYTES == 64 { g.kw } else { 0 };
                 match (two, k, self.epilogue.path) {
                     (true, 3, Path::Plain) => strip.pixels::<V, 2, 3, PLAIN>(count, io),
                     (true, 5, Path::Plain) => strip.pixels::<V, 2, 5, PLAIN>(count, io),
@@ -188,7 +234,7 @@ impl Depthwise {
     /// Interleaves the input columns of `count` outputs from `ox` on.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
     #[allow(clippy::too_many_arguments, reason = "a position in the output and the operands")]
-    unsafe fn stage<V: Vector>(
+    pub(super) unsafe fn stage<V: Vector>(
         &self,
         image: usize,
         oy: usize,
@@ -196,16 +242,17 @@ impl Depthwise {
         count: usize,
         io: &Io<'_>,
         b: &Block,
-        staged: *mut u8,
+        staged: &Staged,
     ) {
         let g = &self.geometry;
-        let columns = (count - 1) * g.stride[1] + (g.kw - 1) * g.dilation[1] + 1;
+        let columns = self.columns_of(count);
         let x0 = (ox * g.stride[1]) as isize + g.origin[1];
         // Columns before, inside and after the input.
         let left = (-x0).clamp(0, columns as isize) as usize;
         let inside = (g.w as isize - x0).clamp(left as isize, columns as isize) as usize;
-        let pitch = self.quads() * 4 * V::BYTES;
         let mask = mask(b.width);
+        // Whole vectors of pixels, where they lie side by side in the input and in what is staged.
+        let side = if g.c == V::BYTES && staged.pitch == g.c && g.stride[1] == 1 { 64 / V::BYTES } else { 0 };
         for quad in 0..self.quads() {
             let mut lines = [(self.border[b.channel..].as_ptr(), 0); 4];
             for (i, line) in lines.iter_mut().enumerate() {
@@ -215,16 +262,33 @@ impl Depthwise {
                     *line = (io.x.as_ptr().wrapping_add(first).wrapping_offset(x0 * g.c as isize), g.c);
                 }
             }
-            let out = staged.wrapping_add(quad * 4 * V::BYTES);
+            let out: [*mut u8; 4] = [0, 1, 2, 3].map(|quarter| staged.at(quad, quarter));
             // SAFETY: columns outside the input are not read; masked loads stay within the block's channels.
             unsafe {
                 let border = V::splat8(self.border[0]);
                 for column in (0..left).chain(inside..columns) {
                     for j in 0..4 {
-                        border.store(out.add(column * pitch + j * V::BYTES), u64::MAX);
+                        border.store(out[j].add(staged.column(column)), u64::MAX);
                     }
                 }
-                for column in left..inside {
+                let mut column = left;
+                while side > 0 && column + side <= inside {
+                    let mut x = [_mm512_setzero_si512(); 4];
+                    for i in 0..4 {
+                        let (line, step) = lines[i];
+                        x[i] = if step == 0 {
+                            V::spread(line)
+                        } else {
+                            __m512i::load_all(line.wrapping_add(column * step))
+                        };
+                    }
+                    let x = interleave(x);
+                    for j in 0..4 {
+                        x[j].store(out[j].add(staged.column(column)), u64::MAX);
+                    }
+                    column += side;
+                }
+                for column in column..inside {
                     let mut x = [V::zero(); 4];
                     for i in 0..4 {
                         let at = lines[i].0.wrapping_add(column * lines[i].1);
@@ -232,7 +296,7 @@ impl Depthwise {
                     }
                     let x = interleave(x);
                     for j in 0..4 {
-                        x[j].store(out.add(column * pitch + j * V::BYTES), u64::MAX);
+                        x[j].store(out[j].add(staged.column(column)), u64::MAX);
                     }
                 }
             }

@@ -8,6 +8,8 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 #[cfg(target_arch = "x86_64")]
+mod avx512_narrow;
+#[cfg(target_arch = "x86_64")]
 mod avx512_stride2;
 mod portable;
 mod run;
@@ -152,11 +154,15 @@ impl Depthwise {
         (self.geometry.kh + self.rows - 1).div_ceil(4)
     }
 
-    /// Bytes of the staged columns of one thread.
+    /// Input columns of `count` neighbouring outputs.
+    fn columns_of(&self, count: usize) -> usize {
+        (count - 1) * self.geometry.stride[1] + (self.geometry.kw - 1) * self.geometry.dilation[1] + 1
+    }
+
+    /// Bytes of the staged columns of one thread: each quarter of a narrow block has room beside it.
     fn staged_bytes(&self) -> usize {
-        let g = &self.geometry;
-        let columns = (self.strip_columns.min(g.ow) - 1) * g.stride[1] + (g.kw - 1) * g.dilation[1] + 1;
-        columns * self.quads() * self.blocks[0].lanes * 4
+        let columns = self.columns_of(self.strip_columns.min(self.geometry.ow)) + self.geometry.stride[1];
+        (columns * self.blocks[0].lanes + 2 * ALIGN + 128) * 4 * self.quads()
     }
 
     fn columns(&self, b: &Block) -> Columns {

@@ -60,7 +60,7 @@ impl Depthwise {
         unsafe {
             match self.isa.level() {
                 #[cfg(target_arch = "x86_64")]
-                Level::Avx512 if self.is_3x3_stride2() => self.row_stride2_avx512(image, strip, io),
+                Level::Avx512 if self.is_3x3_stride2() => self.row_stride2_avx512(image, strip, io, scratch),
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx512 => self.strip_avx512(image, strip * self.rows, io, scratch),
                 _ => self.row_of_taps(image, strip, io, bytemuck::cast_slice_mut(scratch)),
