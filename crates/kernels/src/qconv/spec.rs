@@ -19,8 +19,8 @@ pub enum Bias {
     None,
     /// In units of `sx·sw`, added to the accumulator.
     I32(Vec<i32>),
-    /// In units of the scaled accumulator: `b / sy` where the output is quantized, `b` where it is float or an activation
-    /// follows.
+    /// In units of the scaled accumulator: `b / sy` where the output is quantized, `b` where it is float, and `b` over the
+    /// unit of an activation.
     /// Added after the accumulator was multiplied: `f32(acc)·m + b`, without fused multiply-add.
     F32(Vec<f32>),
 }
@@ -40,7 +40,8 @@ pub struct Residual {
 /// Without activation the same bits as `cleave_numerics::{requantize, requantize_residual}` on every instruction set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requant {
-    /// One per output channel: `f32(f32(sx·sw) / sy)`; `f32(sx·sw)` for a float output, and before an activation.
+    /// One per output channel: `f32(f32(sx·sw) / sy)`; `f32(sx·sw)` for a float output, and that
+    /// over the unit of an activation.
     pub multiplier: Vec<f32>,
     /// Zero point of the output, 0 to 255.
     pub zero_point: i32,

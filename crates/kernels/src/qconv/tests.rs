@@ -2,7 +2,7 @@
 
 use super::reference::{accumulate, accumulate_transposed, quantized, scaled};
 use super::*;
-use crate::pointwise::Unary;
+use crate::pointwise::{Quantize, Rounding, Unary};
 use proptest::prelude::*;
 
 /// A small generator, so that cases are the same everywhere.
@@ -81,8 +81,11 @@ fn config(rng: &mut Random, e: Extras, acc: &[i32], c_out: usize) -> (Bias, Requ
     (requant.qmin, requant.qmax) = e.range;
     requant.residual = e.residual.then_some(Residual { multiplier: 0.37, zero_point: 91 });
     if let Some(op) = e.activation {
-        requant.activation = Activation::new(op, 0.06);
-        requant.multiplier.iter_mut().for_each(|m| *m *= 0.06);
+        let to =
+            Quantize { scale: 0.06, zero_point: e.zy, qmin: e.range.0, qmax: e.range.1, rounding: Rounding::Recip };
+        let activation = Activation::new(op, &to).unwrap();
+        requant.multiplier.iter_mut().for_each(|m| *m *= 0.06 / activation.unit());
+        requant.activation = Some(activation);
     }
     requant.table = e.table.then(|| Box::new(std::array::from_fn(|i| (i * 7 + 13) as u8)));
     (bias, requant)
@@ -349,7 +352,7 @@ fn bad_operands_are_errors() {
 
 #[test]
 fn a_program_is_the_epilogue() {
-    use crate::pointwise::{Binary, Builder, Data, Input, Layout, Output, Quantize, Rounding, Sink};
+    use crate::pointwise::{Binary, Builder, Data, Input, Layout, Output, Sink};
     let q = Quantize::u8(0.9, 11, Rounding::Div);
     let mut b = Builder::default();
     let (v, r) = (b.input(Input::F32), b.input(Input::U8 { scale: 0.5, zero_point: 100 }));

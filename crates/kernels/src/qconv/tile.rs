@@ -44,7 +44,7 @@ impl Epilogue {
             qmax: requant.qmax,
             residual: requant.residual.map(|r| (r.multiplier, r.zero_point)),
             float_bias,
-            activation: requant.activation.as_ref().map(|a| a.0.clone()),
+            activation: requant.activation.as_ref().map(|a| a.form.clone()),
             table: requant.table.as_ref().map(|t| AlignedVec::from_slice(&t[..])),
             out,
             path: match (requant.residual, &requant.activation) {

@@ -122,7 +122,6 @@ pub(crate) fn input(l: &mut Lower<'_>, c: &Convolution, x: &Value) -> Value {
 /// The epilogue that requantization absorbs: a residual, or an activation, and bounds.
 struct Absorbed {
     residual: Option<NodeId>,
-    /// Over the output's scale.
     activation: Option<Activation>,
     bounds: (f32, f32),
 }
@@ -148,7 +147,7 @@ fn absorb(l: &Lower<'_>, c: &Convolution, region: &Region, quant: &Quant) -> Opt
     if let Some((first, rest)) = nodes.split_first()
         && residual.is_none()
         && let Some(Form::Unary(op)) = form(l.g, *first)
-        && let Some(a) = Activation::new(op, quant.q.scale)
+        && let Some(a) = Activation::new(op, &quant.q)
     {
         (activation, nodes) = (Some(a), rest);
     }
@@ -192,8 +191,9 @@ pub(crate) fn emit(
     let x = input(l, c, &x);
     let acc_scale: Vec<f32> = per_output(c, &w.scales).iter().map(|sw| xq.q.scale * sw).collect();
     let requant = requant(c, &w, &xq, sink, &absorbed, residual.as_ref().map(|r| &r.1));
-    let unit = match sink {
-        Sink::Quantize(_, quant) if requant.activation.is_none() => quant.q.scale,
+    let unit = match (sink, &requant.activation) {
+        (_, Some(a)) => a.unit(),
+        (Sink::Quantize(_, quant), None) => quant.q.scale,
         _ => 1.0,
     };
     let bias = bias(l, c, &acc_scale, unit)?;
@@ -258,9 +258,8 @@ fn requant(c: &Convolution, w: &Levels, x: &Quant, sink: &Sink, absorbed: &Absor
         return Requant::new(scales.iter().map(|sw| x.q.scale * sw).collect(), 0);
     };
     let (lo, hi) = absorbed.bounds;
-    // An activation takes the value itself, and divides by the scale.
-    let scaled = |sw: &f32| match absorbed.activation {
-        Some(_) => x.q.scale * sw,
+    let scaled = |sw: &f32| match &absorbed.activation {
+        Some(a) => multiplier(x.q.scale, *sw, a.unit()),
         None => multiplier(x.q.scale, *sw, out.q.scale),
     };
     let mut requant = Requant::new(scales.iter().map(scaled).collect(), out.q.zero_point);

@@ -1,46 +1,65 @@
 //! Activations, 512 bits at a time.
+//!
+//! A closure has not the instruction set of the function that it stands in, so there is none here.
 #![allow(unsafe_code, reason = "intrinsics of an instruction set that the caller enables")]
-#![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
-use crate::qconv::activation::{Curve, FIRST, Form, PIECES, SHIFT};
+use crate::qconv::activation::{Curve, Form, PIECE_BITS};
 use std::arch::x86_64::*;
 
-/// [`Activation::eval`](crate::qconv::Activation::eval) of each lane of each vector.
+/// [`Activation::eval`](crate::qconv::Activation::eval) of each lane of two vectors, rounded: words in the order of
+/// `vpackssdw`. `top` is the greatest result.
 ///
 /// # Safety
 /// AVX-512 is enabled in the caller, which this is inlined into.
 #[inline(always)]
-pub(in crate::qconv) unsafe fn activate<const N: usize>(form: &Form, v: &mut [__m512; N]) {
+pub(in crate::qconv) unsafe fn levels(form: &Form, v: [__m512; 2], top: f32) -> __m512i {
     // SAFETY: by the caller's promise.
     unsafe {
         match form {
             Form::HardSwish(factor) => {
-                for i in 0..N {
-                    // Zero where the comparison is not true, as in the definition.
-                    let gate = _mm512_max_ps(_mm512_add_ps(v[i], _mm512_set1_ps(3.0)), _mm512_setzero_ps());
-                    let gate = _mm512_min_ps(gate, _mm512_set1_ps(6.0));
-                    v[i] = _mm512_mul_ps(_mm512_mul_ps(v[i], gate), _mm512_set1_ps(*factor));
-                }
+                let [a, b] = [v[0], v[1]];
+                _mm512_packs_epi32(
+                    _mm512_cvtps_epi32(_mm512_min_ps(hardswish(a, *factor), _mm512_set1_ps(top))),
+                    _mm512_cvtps_epi32(_mm512_min_ps(hardswish(b, *factor), _mm512_set1_ps(top))),
+                )
             }
             Form::Curve(c) => {
-                for i in 0..N {
-                    v[i] = curve(c, v[i]);
-                }
+                // The conversion gives the least i32 for what is too great.
+                let most = _mm512_set1_ps(32767.0);
+                let (a, b) = (_mm512_min_ps(v[0], most), _mm512_min_ps(v[1], most));
+                let x = _mm512_packs_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b));
+                _mm512_min_epi16(curve(c, x), _mm512_set1_epi16(top as i16))
             }
         }
     }
 }
 
 #[inline(always)]
-unsafe fn curve(c: &Curve, v: __m512) -> __m512 {
-    // SAFETY: the tables have 16 floats each, and their alignment.
+unsafe fn hardswish(v: __m512, factor: f32) -> __m512 {
+    // SAFETY: as in `levels`. Zero where the comparison is not true, as in the definition.
     unsafe {
-        let u = _mm512_abs_ps(v);
-        let i = _mm512_sub_epi32(_mm512_srli_epi32::<SHIFT>(_mm512_castps_si512(u)), _mm512_set1_epi32(FIRST));
-        let i = _mm512_max_epi32(_mm512_setzero_si512(), _mm512_min_epi32(i, _mm512_set1_epi32(PIECES as i32 - 1)));
-        let p = _mm512_mul_ps(_mm512_permutexvar_ps(i, _mm512_load_ps(c.c2.as_ptr())), u);
-        let p = _mm512_add_ps(p, _mm512_permutexvar_ps(i, _mm512_load_ps(c.c1.as_ptr())));
-        let p = _mm512_add_ps(_mm512_mul_ps(p, u), _mm512_permutexvar_ps(i, _mm512_load_ps(c.c0.as_ptr())));
-        _mm512_add_ps(_mm512_mul_ps(v, _mm512_set1_ps(c.half)), p)
+        let gate = _mm512_max_ps(_mm512_add_ps(v, _mm512_set1_ps(3.0)), _mm512_setzero_ps());
+        let gate = _mm512_min_ps(gate, _mm512_set1_ps(6.0));
+        _mm512_mul_ps(_mm512_mul_ps(v, gate), _mm512_set1_ps(factor))
     }
+}
+
+#[inline(always)]
+unsafe fn curve(c: &Curve, x: __m512i) -> __m512i {
+    // SAFETY: the tables have 64 words each, and their alignment.
+    unsafe {
+        let u = _mm512_min_epu16(_mm512_abs_epi16(x), _mm512_set1_epi16(i16::MAX));
+        let piece = _mm512_srli_epi16::<PIECE_BITS>(u);
+        let along = _mm512_slli_epi16::<{ 16 - PIECE_BITS }>(u);
+        let rise = _mm512_mulhi_epu16(entries(c.rise.as_ptr().cast(), piece), along);
+        let y = _mm512_adds_epi16(_mm512_mulhrs_epi16(x, _mm512_set1_epi16(c.half)), entries(c.base.as_ptr(), piece));
+        _mm512_mulhrs_epi16(_mm512_adds_epi16(y, rise), _mm512_set1_epi16(c.round))
+    }
+}
+
+/// Entries of a table.
+#[inline(always)]
+unsafe fn entries(table: *const i16, at: __m512i) -> __m512i {
+    // SAFETY: as in `curve`.
+    unsafe { _mm512_permutex2var_epi16(_mm512_load_si512(table.cast()), at, _mm512_load_si512(table.add(32).cast())) }
 }

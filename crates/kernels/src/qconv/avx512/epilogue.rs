@@ -6,7 +6,8 @@
 #![allow(unsafe_code, reason = "vector loads and stores through the pointers of a tile")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
-use super::activation::activate;
+use super::activation::levels;
+use crate::qconv::activation::Form;
 use crate::qconv::pack::LANES;
 use crate::qconv::spec::OutputKind;
 use crate::qconv::tile::{Columns, Epilogue, Path};
@@ -72,7 +73,7 @@ pub(super) unsafe fn store_by<const NV: usize, const PATH: u8>(
                     x[v] = _mm512_add_ps(x[v], _mm512_loadu_ps(c.float_bias.add(v * LANES)));
                 }
             }
-            activate(form, &mut x);
+            return store_activated(form, &x, c, e, y);
         }
         if let (true, Some((m, z))) = (PATH == Path::Residual as u8, e.residual) {
             let r = shifted_residual::<NV>(r, c.width);
@@ -115,6 +116,44 @@ pub(super) unsafe fn store_by<const NV: usize, const PATH: u8>(
             } else {
                 _mm_mask_storeu_epi8(y.cast(), mask(width, LANES) as u16, _mm512_cvtepi32_epi8(q));
             }
+        }
+    }
+}
+
+/// Stores activations of `NV` vectors.
+#[inline(always)]
+unsafe fn store_activated<const NV: usize>(form: &Form, x: &[__m512; NV], c: &Columns, e: &Epilogue, y: *mut u8) {
+    // SAFETY: as in `store_by`.
+    unsafe {
+        let (top, zp) = ((e.qmax - e.zero_point) as f32, _mm512_set1_epi16(e.zero_point as i16));
+        // A closure would not have the caller's instruction set.
+        macro_rules! words {
+            ($a:expr, $b:expr) => {
+                _mm512_adds_epi16(levels(form, [x[$a], x[$b]], top), zp)
+            };
+        }
+        let qmin = _mm512_set1_epi8(e.qmin as i8);
+        if NV == 4 {
+            let q = _mm512_max_epu8(_mm512_packus_epi16(words!(0, NV.min(2) - 1), words!(NV.min(3) - 1, NV - 1)), qmin);
+            if c.width >= 64 {
+                _mm512_storeu_si512(y.cast(), q);
+            } else {
+                _mm512_mask_storeu_epi8(y.cast(), mask(c.width, 64), q);
+            }
+            return;
+        }
+        if NV >= 2 {
+            let w = _mm512_max_epi16(words!(0, NV.min(2) - 1), _mm512_set1_epi16(e.qmin as i16));
+            _mm256_mask_storeu_epi8(y.cast(), mask(c.width, 32) as u32, _mm512_cvtepi16_epi8(w));
+        }
+        if NV % 2 == 1 {
+            let w = words!(NV - 1, NV - 1);
+            let q = _mm512_max_epu8(_mm512_packus_epi16(w, w), qmin);
+            // A dword of each lane: the others repeat it.
+            let each = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+            let q = _mm512_castsi512_si128(_mm512_permutexvar_epi32(each, q));
+            let width = c.width - (NV - 1) * LANES;
+            _mm_mask_storeu_epi8(y.add((NV - 1) * LANES).cast(), mask(width, LANES) as u16, q);
         }
     }
 }

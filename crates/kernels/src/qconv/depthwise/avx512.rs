@@ -8,7 +8,7 @@
 
 use super::{Block, Depthwise};
 use crate::buffer::ALIGN;
-use crate::qconv::avx512::activation::activate;
+use crate::qconv::avx512::activation::levels;
 use crate::qconv::avx512::epilogue::{lookup, store_f32};
 use crate::qconv::avx512::vector::Vector;
 use crate::qconv::dense::Io;
@@ -83,22 +83,27 @@ unsafe fn finish_f32<V: Vector>(acc: [V; 4], c: &Columns, e: &Epilogue, y: *mut 
     }
 }
 
-/// The output of vector `j` of the accumulators, less its zero point, by a path that has neither residual nor table.
+/// Words of outputs, zero points included, of vectors `j` and `j + 1` of the accumulators, by a path that has neither
+/// residual nor table. Activations are taken of whole vectors only.
 #[inline(always)]
-pub(super) unsafe fn rounded<V: Vector, const PATH: u8>(acc: V, j: usize, c: &Columns, e: &Epilogue) -> V {
-    // SAFETY: columns are padded to a whole block; loads are masked to a vector's lanes.
+pub(super) unsafe fn words<V: Vector, const PATH: u8>(acc: [V; 2], j: usize, c: &Columns, e: &Epilogue) -> V {
+    // SAFETY: columns are padded to a whole block.
     unsafe {
-        let (scale, top) = (column_of::<V, _>(c.scale, j), (e.qmax - e.zero_point) as f32);
+        let scale = [column_of::<V, _>(c.scale, j), column_of::<V, _>(c.scale, j + 1)];
+        let top = (e.qmax - e.zero_point) as f32;
         let (true, Some(form)) = (PATH == ACTIVATION, &e.activation) else {
-            return acc.requantize(scale, std::ptr::null(), None, top);
+            let none = std::ptr::null();
+            let low = acc[0].requantize(scale[0], none, None, top);
+            return low.pack_words(acc[1].requantize(scale[1], none, None, top), e.zero_point);
         };
-        let lanes = (0xffff_u32 >> (16 - V::BYTES / 4)) as u16;
-        let mut v = [_mm512_mul_ps(_mm512_cvtepi32_ps(acc.widen()), _mm512_maskz_loadu_ps(lanes, scale))];
-        if e.float_bias {
-            v[0] = _mm512_add_ps(v[0], _mm512_maskz_loadu_ps(lanes, column_of::<V, _>(c.float_bias, j)));
+        let mut v = [_mm512_setzero_ps(); 2];
+        for i in 0..2 {
+            v[i] = _mm512_mul_ps(_mm512_cvtepi32_ps(acc[i].widen()), _mm512_loadu_ps(scale[i]));
+            if e.float_bias {
+                v[i] = _mm512_add_ps(v[i], _mm512_loadu_ps(column_of::<V, _>(c.float_bias, j + i)));
+            }
         }
-        activate(form, &mut v);
-        V::narrow(_mm512_cvtps_epi32(_mm512_min_ps(v[0], _mm512_set1_ps(top))))
+        V::narrow(_mm512_adds_epi16(levels(form, v, top), _mm512_set1_epi16(e.zero_point as i16)))
     }
 }
 
@@ -350,26 +355,20 @@ impl Strip<'_> {
                 }
                 return;
             }
-            let mut words = [[[V::zero(); OX]; RO]; 2];
+            let mut halves = [[[V::zero(); OX]; RO]; 2];
             for half in 0..2 {
-                let mut low = self.sums::<V, RO, OX, K>(ox, 2 * half);
-                for row in 0..RO {
-                    for i in 0..OX {
-                        low[row][i] = rounded::<V, PATH>(low[row][i], 2 * half, c, e);
-                    }
-                }
+                let low = self.sums::<V, RO, OX, K>(ox, 2 * half);
                 let high = self.sums::<V, RO, OX, K>(ox, 2 * half + 1);
                 for row in 0..RO {
                     for i in 0..OX {
-                        let high = rounded::<V, PATH>(high[row][i], 2 * half + 1, c, e);
-                        words[half][row][i] = low[row][i].pack_words(high, e.zero_point);
+                        halves[half][row][i] = words::<V, PATH>([low[row][i], high[row][i]], 2 * half, c, e);
                     }
                 }
             }
             for row in 0..RO {
                 for i in 0..OX {
                     let (y, _) = io.at(self.pixel + row * width + ox + i, self.channel);
-                    words[0][row][i].pack_bytes(words[1][row][i], e.qmin).store(y, self.mask);
+                    halves[0][row][i].pack_bytes(halves[1][row][i], e.qmin).store(y, self.mask);
                 }
             }
         }

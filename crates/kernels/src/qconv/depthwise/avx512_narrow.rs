@@ -4,21 +4,21 @@
 
 use super::avx512::{ACTIVATION, PLAIN, Staged, column_of, mask};
 use super::{Block, Depthwise};
-use crate::qconv::avx512::activation::activate;
+use crate::qconv::avx512::activation::levels;
 use crate::qconv::avx512::vector::Vector;
 use crate::qconv::dense::Io;
 use crate::qconv::tile::{Columns, Path};
 use std::arch::x86_64::*;
 
-/// The widest kernel that is taken.
-pub(super) const MOST_TAPS: usize = 16;
+/// Taps of a row whose places are known beforehand.
+const KNOWN: usize = 16;
 
 /// Staged columns of a strip, one after another for each quarter of the channels, and what is computed from them.
 struct Narrow<'a> {
     dw: &'a Depthwise,
     staged: Staged,
     /// Bytes from a pixel's first tap to its others in a row.
-    taps: [usize; MOST_TAPS],
+    taps: [usize; KNOWN],
     weights: *const u8,
     columns: Columns,
     mask: u64,
@@ -31,7 +31,7 @@ struct Narrow<'a> {
 impl Depthwise {
     /// Whether a block's pixels may lie side by side.
     pub(super) fn is_narrow(&self, b: &Block) -> bool {
-        b.lanes < 64 && self.geometry.kw <= MOST_TAPS && matches!(self.epilogue.path, Path::Plain | Path::Activation)
+        b.lanes < 64 && matches!(self.epilogue.path, Path::Plain | Path::Activation)
     }
 
     /// A strip of output rows: as many as share staged columns.
@@ -116,11 +116,11 @@ impl Narrow<'_> {
         unsafe {
             let mut words = [[[_mm512_setzero_si512(); OX]; RO]; 2];
             for half in 0..2 {
-                let low = self.levels::<V, RO, OX, K, PATH>(ox, 2 * half);
-                let high = self.levels::<V, RO, OX, K, PATH>(ox, 2 * half + 1);
+                let low = self.values::<V, RO, OX, K, PATH>(ox, 2 * half);
+                let high = self.values::<V, RO, OX, K, PATH>(ox, 2 * half + 1);
                 for row in 0..RO {
                     for i in 0..OX {
-                        words[half][row][i] = low[row][i].pack_words(high[row][i], e.zero_point);
+                        words[half][row][i] = self.words::<PATH>([low[row][i], high[row][i]]);
                     }
                 }
             }
@@ -144,13 +144,31 @@ impl Narrow<'_> {
         }
     }
 
-    /// Outputs less their zero point of quarter `j` of the channels, for a `K`×`K` kernel or, where `K` is 0, for any.
+    /// Words of outputs, zero points included.
     #[inline(always)]
-    unsafe fn levels<V: Vector, const RO: usize, const OX: usize, const K: usize, const PATH: u8>(
+    unsafe fn words<const PATH: u8>(&self, v: [__m512; 2]) -> __m512i {
+        let e = &self.dw.epilogue;
+        let (top, zero) = ((e.qmax - e.zero_point) as f32, e.zero_point as i16);
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let words = match &e.activation {
+                Some(form) if PATH == ACTIVATION => levels(form, v, top),
+                _ => _mm512_packs_epi32(
+                    _mm512_cvtps_epi32(_mm512_min_ps(v[0], _mm512_set1_ps(top))),
+                    _mm512_cvtps_epi32(_mm512_min_ps(v[1], _mm512_set1_ps(top))),
+                ),
+            };
+            _mm512_adds_epi16(words, _mm512_set1_epi16(zero))
+        }
+    }
+
+    /// Scaled sums of quarter `j` of the channels, for a `K`×`K` kernel or, where `K` is 0, for any.
+    #[inline(always)]
+    unsafe fn values<V: Vector, const RO: usize, const OX: usize, const K: usize, const PATH: u8>(
         &self,
         ox: usize,
         j: usize,
-    ) -> [[__m512i; OX]; RO] {
+    ) -> [[__m512; OX]; RO] {
         let (g, e) = (&self.dw.geometry, &self.dw.epilogue);
         // SAFETY: staged columns reach as far as the last tap of the last pixel, and a vector beyond.
         unsafe {
@@ -165,35 +183,27 @@ impl Narrow<'_> {
                         taps[row] = V::spread(w.add(row * 4 * V::BYTES));
                     }
                     w = w.add(self.dw.rows * 4 * V::BYTES);
+                    let tap = if kx < KNOWN { self.taps[kx] } else { self.staged.column(kx * g.dilation[1]) };
                     for i in 0..OX {
-                        let x = _mm512_loadu_si512(first.add(self.taps[kx] + i * 64).cast());
+                        let x = _mm512_loadu_si512(first.add(tap + i * 64).cast());
                         for row in 0..RO {
                             acc[row][i] = _mm512_dpbusd_epi32(acc[row][i], x, taps[row]);
                         }
                     }
                 }
             }
-            let top = _mm512_set1_ps((e.qmax - e.zero_point) as f32);
             let scale = _mm512_castsi512_ps(V::spread(column_of::<V, _>(self.columns.scale, j).cast()));
+            let mut v = [[_mm512_setzero_ps(); OX]; RO];
             for row in 0..RO {
-                let mut v = [_mm512_setzero_ps(); OX];
                 for i in 0..OX {
-                    v[i] = _mm512_mul_ps(_mm512_cvtepi32_ps(acc[row][i]), scale);
-                }
-                if let (true, Some(form)) = (PATH == ACTIVATION, &e.activation) {
-                    if e.float_bias {
+                    v[row][i] = _mm512_mul_ps(_mm512_cvtepi32_ps(acc[row][i]), scale);
+                    if PATH == ACTIVATION && e.float_bias {
                         let bias = V::spread(column_of::<V, _>(self.columns.float_bias, j).cast());
-                        for i in 0..OX {
-                            v[i] = _mm512_add_ps(v[i], _mm512_castsi512_ps(bias));
-                        }
+                        v[row][i] = _mm512_add_ps(v[row][i], _mm512_castsi512_ps(bias));
                     }
-                    activate(form, &mut v);
-                }
-                for i in 0..OX {
-                    acc[row][i] = _mm512_cvtps_epi32(_mm512_min_ps(v[i], top));
                 }
             }
-            acc
+            v
         }
     }
 }

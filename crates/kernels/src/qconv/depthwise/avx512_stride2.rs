@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores through the pointers of an output row")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
-use super::avx512::{ACTIVATION, GENERAL, PLAIN, column_of, finish, interleave, mask, rounded};
+use super::avx512::{ACTIVATION, GENERAL, PLAIN, column_of, finish, interleave, mask, words};
 use super::{Block, Depthwise};
 use crate::qconv::avx512::vector::Vector;
 use crate::qconv::dense::Io;
@@ -94,14 +94,13 @@ impl Depthwise {
                         .dot(first[j], V::load_all(w))
                         .dot(second[j], V::load_all(w.add(4 * V::BYTES)))
                         .dot(third[j], V::load_all(w.add(8 * V::BYTES)));
-                    if PATH != GENERAL {
-                        acc[j] = rounded::<V, PATH>(acc[j], j, &c, e);
-                    }
                 }
                 first = third;
                 let (y, r) = io.at(m + ox, b.channel);
                 if PATH != GENERAL {
-                    V::pack(acc, e.zero_point, e.qmin).store(y, source.mask);
+                    let low = words::<V, PATH>([acc[0], acc[1]], 0, &c, e);
+                    let high = words::<V, PATH>([acc[2], acc[3]], 2, &c, e);
+                    low.pack_bytes(high, e.qmin).store(y, source.mask);
                 } else {
                     finish(acc, &c, source.mask, e, y, r);
                 }
