@@ -1,0 +1,127 @@
+//! The plan: units by the damage they do, what stayed float, and SQNR along the network.
+
+use super::plot::{self, Axis, bar, figure};
+use super::units::{Unit, by_damage};
+use crate::pipeline::Quantized;
+use crate::text::decibels;
+use cleave_quantize::PlanRow;
+use indexmap::IndexMap;
+use maud::{Markup, html};
+
+/// Below this many dB a value has an error of a third of itself; twice as many, of a tenth.
+const POOR: f64 = 10.0;
+
+/// Units, those first that do the most damage.
+pub fn units(units: &[Unit<'_>]) -> Markup {
+    let ranked = units.iter().any(|u| u.alone_db.is_some());
+    html! {
+        p {
+            "A row for each unit, whose ops are computed as one, without rounding in between. SQNR is that of the unit's result in the quantized \
+             network, where all before it is quantized, too."
+            @if ranked { " Alone is the least SQNR of the outputs when this unit and no other is quantized; by it rows are sorted, worst first." }
+            @else { " By it rows are sorted, worst first; what each unit alone does to the outputs, --sensitivity finds out." }
+        }
+        table class="wide" id="units" {
+            thead { tr {
+                th scope="col" { "unit" } th scope="col" { "place" } th scope="col" { "ops" } th scope="col" { "pattern" }
+                @if ranked { th scope="col" { "alone" } }
+                th scope="col" { "SQNR" } th scope="col" { "levels" } th scope="col" { "scale" } th scope="col" { "zero point" } th scope="col" { "remarks" }
+            } }
+            tbody { @for u in by_damage(units) { (unit(u, ranked)) } }
+        }
+    }
+}
+
+fn unit(u: &Unit<'_>, ranked: bool) -> Markup {
+    let result = u.rows.iter().find_map(|r| Some((r.qparams.as_ref()?, r.group?)));
+    let ops: Vec<&str> = u.rows.iter().map(|r| op(r)).collect();
+    html! {
+        tr id={ "unit-" (u.place) } {
+            th scope="row" { (u.name) }
+            td class="n" { (u.place) }
+            td { (ops.join(" + ")) }
+            td { (u.rows.iter().find_map(|r| r.pattern.as_deref()).unwrap_or("")) }
+            @if ranked { (sqnr(u.alone_db)) }
+            (sqnr(u.sqnr_db))
+            @match result {
+                Some((q, group)) => {
+                    td { a href={ "#group-" (group) } { (q.dtype) "[" (q.qmin) ", " (q.qmax) "]" } }
+                    td class="n" { (figure(q.scale.into())) }
+                    td class="n" { (q.zero_point) }
+                }
+                None => { td { "float" } td class="n" { "–" } td class="n" { "–" } }
+            }
+            td { @for r in &u.rows { (remarks(r, true)) } }
+        }
+    }
+}
+
+/// Nodes in no unit.
+pub fn floats(rows: &[&PlanRow]) -> Markup {
+    html! {
+        table class="wide" {
+            thead { tr {
+                th scope="col" { "node" } th scope="col" { "op" } th scope="col" { "pattern" } th scope="col" { "why" }
+            } }
+            tbody { @for r in rows { tr {
+                th scope="row" { (r.node) }
+                td { (op(r)) }
+                td { (r.pattern.as_deref().unwrap_or("–")) }
+                td { (remarks(r, false)) }
+            } } }
+        }
+    }
+}
+
+fn op(r: &PlanRow) -> &str {
+    r.op.strip_suffix(".default").unwrap_or(&r.op)
+}
+
+/// Why a node is as it is, and what nearly took it.
+fn remarks(r: &PlanRow, named: bool) -> Markup {
+    html! {
+        @if let Some(why) = &r.reason { p { @if named { (r.node) ": " } (why) } }
+        @for m in &r.near_misses { p class="miss" { "nearly " (m.pattern) ", but at " (m.step) ": " (m.why) } }
+    }
+}
+
+fn sqnr(db: Option<f64>) -> Markup {
+    html! { td class="n" { (db.map_or("–".into(), decibels)) } }
+}
+
+/// Every value that is compared, in order of the network, with a bar.
+pub fn layers(q: &Quantized, units: &[Unit<'_>]) -> Markup {
+    let place = |name: &str| q.prepared.graph.find(name).map(|n| n.index());
+    let mut all: Vec<(&str, f64)> = q.check.worst.iter().map(|(n, s)| (n.as_str(), s.sqnr_db)).collect();
+    all.sort_by_key(|(name, _)| place(name));
+    let of: IndexMap<&str, &Unit<'_>> = units.iter().map(|u| (u.result, u)).collect();
+    let most = all.iter().map(|(_, db)| *db).filter(|db| db.is_finite()).fold(10.0, f64::max);
+    let axis = Axis::linear(0.0, (most / 10.0).ceil() * 10.0, Some(10.0));
+    let class = |db: f64| {
+        if db < POOR {
+            "poor"
+        } else if db < 2.0 * POOR {
+            "fair"
+        } else {
+            "good"
+        }
+    };
+    html! {
+        p {
+            "Float values beside quantized ones on " (q.check.samples) " calibration samples, from the inputs down. At 20 dB the error is a tenth \
+             of the value, at 40 dB a hundredth. Bars are red below " (POOR) " dB and amber below " (2.0 * POOR) " dB."
+        }
+        table id="bars" {
+            thead { tr { th scope="col" { "value" } th scope="col" { "of" } th scope="col" { "SQNR" } th scope="col" { (axis.head()) } } }
+            tbody { @for (name, db) in &all { tr {
+                th scope="row" { (name) }
+                td { @match of.get(name) {
+                    Some(u) => a href={ "#unit-" (u.place) } { (u.name) },
+                    None => "a float value",
+                } }
+                (sqnr(Some(*db)))
+                td { (axis.row(plot::HEIGHT, bar(class(*db), 0.0, axis.at(*db), 2.0, 12.0))) }
+            } } }
+        }
+    }
+}
