@@ -144,7 +144,8 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
         written
     };
     if let Some(path) = &a.report {
-        let sizes = || format!("{} → {}", bytes(size(&a.model)), bytes(size(&a.output)));
+        let name = a.output.file_name().unwrap_or(a.output.as_os_str()).to_string_lossy();
+        let sizes = || format!("Written as {name}: {} → {}", bytes(size(&a.model)), bytes(size(&a.output)));
         let outcome = written.as_ref().map(|()| sizes()).map_err(ToString::to_string);
         let report = Report { quantized: &q, provenance: &provenance, sensitivity: &judged.ranking, outcome };
         let bar = progress("report", 1);

@@ -1,6 +1,7 @@
 //! How quantizing went, as a page that needs nothing besides itself: what was decided, how near the values are, ranges,
 //! weights, and the graph. It has no scripts, and shows nothing only where a mouse points. The same inputs give the same bytes.
 
+mod levels;
 mod plan;
 mod plot;
 mod ranges;
@@ -15,7 +16,7 @@ use crate::sensitivity::Sensitivity;
 use crate::text::{bytes, decibels, printable};
 use cleave_quantize::Status;
 use maud::{Markup, PreEscaped, html};
-use plot::{figure, percent};
+use plot::{figure, heads, percent};
 use units::Unit;
 
 const STYLE: &str = include_str!("page.css");
@@ -46,7 +47,7 @@ impl Report<'_> {
         let sections = [
             ("outputs", "Outputs", checked.then(|| self.outputs())),
             ("notes", "Notes", (!q.converted.plan.notes.is_empty()).then(|| self.notes())),
-            ("plan", "Plan: units by damage", Some(plan::units(&units))),
+            ("plan", "Plan: units by damage", Some(plan::units(&units, checked))),
             ("float", "Left in float", (!others.is_empty()).then(|| plan::floats(&others))),
             ("sqnr", "SQNR along the network", checked.then(|| plan::layers(q, &units))),
             ("ranges", "Ranges and histograms", ranges::table(q)?),
@@ -115,10 +116,7 @@ impl Report<'_> {
         let check = &self.quantized.check;
         html! {
             table {
-                thead { tr {
-                    th scope="col" { "output" } th scope="col" { "SQNR" } th scope="col" { "centred SQNR" } th scope="col" { "cosine" }
-                    th scope="col" { "greatest error" } th scope="col" { "error, RMS" } th scope="col" { "same greatest element" }
-                } }
+                thead { tr { (heads(&["output", ">SQNR", ">centred SQNR", ">cosine", ">greatest error", ">error, RMS", ">same greatest element"])) } }
                 tbody { @for (name, s) in &check.outputs { tr {
                     th scope="row" { (name) }
                     td class="n" { (decibels(s.sqnr_db)) }
@@ -135,10 +133,7 @@ impl Report<'_> {
             }
             @if !check.gains.is_empty() {
                 table {
-                    thead { tr {
-                        th scope="col" { "method" } th scope="col" { "places" } th scope="col" { "outputs without" } th scope="col" { "with" }
-                        th scope="col" { "used" }
-                    } }
+                    thead { tr { (heads(&["method", ">places", ">outputs without", ">with", "used"])) } }
                     tbody { @for g in &check.gains { tr {
                         th scope="row" { (g.method.replace('_', " ")) }
                         td class="n" { (g.places) }

@@ -1,31 +1,40 @@
 //! The plan: units by the damage they do, what stayed float, and SQNR along the network.
 
-use super::plot::{self, Axis, bar, figure};
+use super::plot::{self, Axis, bar, figure, heads};
 use super::units::{Unit, by_damage};
 use crate::pipeline::Quantized;
 use crate::text::decibels;
-use cleave_quantize::PlanRow;
+use cleave_quantize::{PlanRow, Status};
 use indexmap::IndexMap;
 use maud::{Markup, html};
 
 /// Below this many dB a value has an error of a third of itself; twice as many, of a tenth.
 const POOR: f64 = 10.0;
+/// Where the axis ends: what is beyond it is as good as exact.
+const MOST: f64 = 60.0;
 
 /// Units, those first that do the most damage.
-pub fn units(units: &[Unit<'_>]) -> Markup {
+pub fn units(units: &[Unit<'_>], checked: bool) -> Markup {
     let ranked = units.iter().any(|u| u.alone_db.is_some());
     html! {
         p {
-            "A row for each unit, whose ops are computed as one, without rounding in between. SQNR is that of the unit's result in the quantized \
-             network, where all before it is quantized, too."
-            @if ranked { " Alone is the least SQNR of the outputs when this unit and no other is quantized; by it rows are sorted, worst first." }
-            @else { " By it rows are sorted, worst first; what each unit alone does to the outputs, --sensitivity finds out." }
+            "A row for each unit: ops that are computed as one, without rounding in between. "
+            @if checked {
+                "SQNR is that of the unit's result in the quantized network, where all before it is quantized, too. "
+            }
+            @if ranked {
+                "Alone is the least SQNR of the outputs when this unit and no other is quantized; by it rows are sorted, worst first."
+            } @else if checked {
+                "By it rows are sorted, worst first; what each unit alone does to the outputs, --sensitivity finds out."
+            } @else {
+                "Rows are in order of the network: nothing was checked."
+            }
         }
-        table class="wide" id="units" {
+        table id="units" {
             thead { tr {
-                th scope="col" { "unit" } th scope="col" { "place" } th scope="col" { "ops" } th scope="col" { "pattern" }
-                @if ranked { th scope="col" { "alone" } }
-                th scope="col" { "SQNR" } th scope="col" { "levels" } th scope="col" { "scale" } th scope="col" { "zero point" } th scope="col" { "remarks" }
+                (heads(&["unit", ">place", "ops", "pattern"]))
+                @if ranked { (heads(&[">alone"])) }
+                (heads(&[">SQNR", "levels", ">scale", ">zero point", "remarks"]))
             } }
             tbody { @for u in by_damage(units) { (unit(u, ranked)) } }
         }
@@ -33,8 +42,8 @@ pub fn units(units: &[Unit<'_>]) -> Markup {
 }
 
 fn unit(u: &Unit<'_>, ranked: bool) -> Markup {
-    let result = u.rows.iter().find_map(|r| Some((r.qparams.as_ref()?, r.group?)));
-    let ops: Vec<&str> = u.rows.iter().map(|r| op(r)).collect();
+    let folded = |r: &PlanRow| if r.status == Status::Folded { " (folded)" } else { "" };
+    let ops: Vec<String> = u.rows.iter().map(|r| format!("{}{}", op(r), folded(r))).collect();
     html! {
         tr id={ "unit-" (u.place) } {
             th scope="row" { (u.name) }
@@ -43,15 +52,15 @@ fn unit(u: &Unit<'_>, ranked: bool) -> Markup {
             td { (u.rows.iter().find_map(|r| r.pattern.as_deref()).unwrap_or("")) }
             @if ranked { (sqnr(u.alone_db)) }
             (sqnr(u.sqnr_db))
-            @match result {
-                Some((q, group)) => {
-                    td { a href={ "#group-" (group) } { (q.dtype) "[" (q.qmin) ", " (q.qmax) "]" } }
-                    td class="n" { (figure(q.scale.into())) }
-                    td class="n" { (q.zero_point) }
+            @match &u.levels {
+                Some((l, group)) => {
+                    td class="levels" { a href={ "#group-" (group) } { (l.range.dtype) "[" (l.range.min) ", " (l.range.max) "]" } }
+                    td class="n" { (figure(l.scale)) }
+                    td class="n" { (l.zero_point) }
                 }
-                None => { td { "float" } td class="n" { "–" } td class="n" { "–" } }
+                None => { td { "stays float" } td class="n" { "–" } td class="n" { "–" } }
             }
-            td { @for r in &u.rows { (remarks(r, true)) } }
+            td { @for r in u.rows.iter().filter(|r| r.status != Status::Folded) { (remarks(r, true)) } }
         }
     }
 }
@@ -59,10 +68,8 @@ fn unit(u: &Unit<'_>, ranked: bool) -> Markup {
 /// Nodes in no unit.
 pub fn floats(rows: &[&PlanRow]) -> Markup {
     html! {
-        table class="wide" {
-            thead { tr {
-                th scope="col" { "node" } th scope="col" { "op" } th scope="col" { "pattern" } th scope="col" { "why" }
-            } }
+        table {
+            thead { tr { (heads(&["node", "op", "pattern", "why"])) } }
             tbody { @for r in rows { tr {
                 th scope="row" { (r.node) }
                 td { (op(r)) }
@@ -74,7 +81,8 @@ pub fn floats(rows: &[&PlanRow]) -> Markup {
 }
 
 fn op(r: &PlanRow) -> &str {
-    r.op.strip_suffix(".default").unwrap_or(&r.op)
+    let op = r.op.strip_prefix("aten.").unwrap_or(&r.op);
+    op.strip_suffix(".default").unwrap_or(op)
 }
 
 /// Why a node is as it is, and what nearly took it.
@@ -95,7 +103,7 @@ pub fn layers(q: &Quantized, units: &[Unit<'_>]) -> Markup {
     let mut all: Vec<(&str, f64)> = q.check.worst.iter().map(|(n, s)| (n.as_str(), s.sqnr_db)).collect();
     all.sort_by_key(|(name, _)| place(name));
     let of: IndexMap<&str, &Unit<'_>> = units.iter().map(|u| (u.result, u)).collect();
-    let most = all.iter().map(|(_, db)| *db).filter(|db| db.is_finite()).fold(10.0, f64::max);
+    let most = all.iter().map(|(_, db)| *db).fold(10.0, f64::max).min(MOST);
     let axis = Axis::linear(0.0, (most / 10.0).ceil() * 10.0, Some(10.0));
     let class = |db: f64| {
         if db < POOR {
@@ -112,12 +120,12 @@ pub fn layers(q: &Quantized, units: &[Unit<'_>]) -> Markup {
              of the value, at 40 dB a hundredth. Bars are red below " (POOR) " dB and amber below " (2.0 * POOR) " dB."
         }
         table id="bars" {
-            thead { tr { th scope="col" { "value" } th scope="col" { "of" } th scope="col" { "SQNR" } th scope="col" { (axis.head()) } } }
+            thead { tr { (heads(&["value", "of", ">SQNR"])) th scope="col" { (axis.head()) } } }
             tbody { @for (name, db) in &all { tr {
                 th scope="row" { (name) }
                 td { @match of.get(name) {
                     Some(u) => a href={ "#unit-" (u.place) } { (u.name) },
-                    None => "a float value",
+                    None => "input or float value",
                 } }
                 (sqnr(Some(*db)))
                 td { (axis.row(plot::HEIGHT, bar(class(*db), 0.0, axis.at(*db), 2.0, 12.0))) }

@@ -72,7 +72,7 @@ impl Axis {
     pub fn head(&self) -> Markup {
         let middle = |x: f64| (x > 12.0) as usize + (x > WIDTH - 12.0) as usize;
         html! {
-            svg class="plot" width=(WIDTH) height="14" aria-hidden="true" {
+            svg class="plot" width=(WIDTH) height="14" viewBox={ "0 0 " (WIDTH) " 14" } aria-hidden="true" {
                 @for t in &self.ticks {
                     text x=(self.at(*t)) y="11" text-anchor=(["start", "middle", "end"][middle(self.at(*t))]) { (figure(*t)) }
                 }
@@ -83,8 +83,8 @@ impl Axis {
     /// A row's plot: marks on the ticks' lines.
     pub fn row(&self, height: f64, marks: Markup) -> Markup {
         html! {
-            svg class="plot" width=(WIDTH) height=(height) aria-hidden="true" {
-                @for t in &self.ticks { (line("tick", self.at(*t), height)) }
+            svg class="plot" width=(WIDTH) height=(height) viewBox={ "0 0 " (WIDTH) " " (height) } aria-hidden="true" {
+                @for t in &self.ticks { (line("tick", self.at(*t), 0.0, height)) }
                 (marks)
             }
         }
@@ -96,15 +96,27 @@ fn decade(v: f64) -> i32 {
     v.log10().floor() as i32
 }
 
-/// A line from top to bottom.
-pub fn line(class: &str, x: f64, height: f64) -> Markup {
-    html! { path class=(class) d={ "M" (x) " 0V" (height) } {} }
+/// A line from one height to another.
+pub fn line(class: &str, x: f64, from: f64, to: f64) -> Markup {
+    html! { path class=(class) d={ "M" (x) " " (from) "V" (to) } {} }
 }
 
 /// A box between two places, however near they are.
 pub fn bar(class: &str, from: f64, to: f64, y: f64, height: f64) -> Markup {
     let width = ((to - from).max(1.0) * 10.0).round() / 10.0;
     html! { rect class=(class) x=(from) y=(y) width=(width) height=(height) {} }
+}
+
+/// Heads of columns; `>` stands before those of figures.
+pub fn heads(names: &[&str]) -> Markup {
+    html! {
+        @for name in names {
+            @match name.strip_prefix('>') {
+                Some(name) => th scope="col" class="n" { (name) },
+                None => th scope="col" { (name) },
+            }
+        }
+    }
 }
 
 /// A number with four digits that count.
@@ -124,7 +136,7 @@ pub fn range(r: Option<(f64, f64)>) -> String {
 /// A share in percent: small ones are not none, and great ones are not all.
 pub fn percent(share: f64) -> String {
     match share * 100.0 {
-        p if p == 0.0 || p == 100.0 => format!("{p} %"),
+        p if p == 0.0 || p == 100.0 => format!("{} %", p.abs()),
         p if p < 0.001 => "< 0.001 %".into(),
         p if p < 1.0 => format!("{p:.3} %"),
         p => format!("{:.1} %", p.min(99.9)),
@@ -140,7 +152,7 @@ mod tests {
         let all = [0.0, -0.023_528_9, 6.0, 123_456.0, 1.0e-7, 0.1 + 0.2, 2_000_000.0].map(figure);
         assert_eq!(all, ["0", "-0.02353", "6", "123500", "1e-7", "0.3", "2e6"]);
         assert_eq!(
-            [0.0, 1e-7, 0.0012, 0.5, 0.9999, 1.0].map(percent),
+            [-0.0, 1e-7, 0.0012, 0.5, 0.9999, 1.0].map(percent),
             ["0 %", "< 0.001 %", "0.120 %", "50.0 %", "99.9 %", "100 %"]
         );
     }

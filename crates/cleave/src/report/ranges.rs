@@ -1,18 +1,19 @@
 //! Observed values of each group: extrema beside what is quantized, and histograms.
 
-use super::plot::{self, Axis, bar, figure, line, percent};
+use super::levels::Levels;
+use super::plot::{self, Axis, bar, figure, heads, line, percent};
 use crate::error::Result;
 use crate::pipeline::Quantized;
-use cleave_ir::{Arg, Graph, NodeId};
-use cleave_numerics::QRange;
+use cleave_ir::NodeId;
 use cleave_quantize::observe::Observer;
 use maud::{Markup, html};
 use std::fmt::Write;
 
 /// Columns of a histogram, each 4 pixels wide.
 const COLUMNS: usize = 80;
-/// Height of a histogram in pixels.
-const HEIGHT: f64 = 40.0;
+/// Height of a histogram in pixels, and of the figures above it.
+const HEIGHT: f64 = 42.0;
+const TOP: f64 = 13.0;
 
 /// The values of a group.
 struct Range<'a> {
@@ -36,10 +37,11 @@ pub fn table(q: &Quantized) -> Result<Option<Markup>> {
              bar over what the levels cover; all rows have one axis, linear near 0 and logarithmic beyond. Histograms have an axis each, \
              over both ranges, and logarithmic heights; red lines are the ends of what is covered, and what lies beyond is clipped."
         }
-        table class="wide" {
+        table {
             thead { tr {
-                th scope="col" { "values" } th scope="col" { "levels" } th scope="col" { "observed" } th scope="col" { "covered" }
-                th scope="col" { "clipped" } th scope="col" { "zeros" } th scope="col" { "range" (axis.head()) } th scope="col" { "histogram" }
+                (heads(&["values", "levels", ">observed", ">covered", ">clipped", ">zeros"]))
+                th scope="col" { "range" (axis.head()) }
+                (heads(&["histogram"]))
             } }
             tbody { @for r in &all { (row(r, &axis)) } }
         }
@@ -53,7 +55,7 @@ fn row(r: &Range<'_>, axis: &Axis) -> Markup {
             th scope="row" { (r.names.join(", ")) }
             td { (r.how) }
             td class="n" { (plot::range(r.seen)) }
-            td class="n" { @if r.covered.is_some() { (plot::range(r.covered)) } @else { "left in float" } }
+            td class="n" { @if r.covered.is_some() { (plot::range(r.covered)) } @else { "stays float" } }
             td class="n" { (share(r.clipped())) }
             td class="n" { (share(r.zeros)) }
             td { (axis.row(plot::HEIGHT, html! {
@@ -87,7 +89,7 @@ fn histogram(r: &Range<'_>) -> Markup {
     let most = columns.iter().fold(1.0f64, |a, b| a.max(*b)).ln_1p();
     let mut d = format!("M0 {HEIGHT}");
     for n in columns {
-        let y = (HEIGHT * (1.0 - n.ln_1p() / most)).round();
+        let y = (HEIGHT - (HEIGHT - TOP) * n.ln_1p() / most).round();
         write!(d, "V{y}h{}", plot::WIDTH / COLUMNS as f64).expect("invariant: writing to a string");
     }
     axis.row(
@@ -95,10 +97,10 @@ fn histogram(r: &Range<'_>) -> Markup {
         html! {
             path class="bins" d={ (d) "V" (HEIGHT) "z" } {}
             @if let Some((a, b)) = r.covered {
-                @for x in [axis.at(a), axis.at(b)] { (line("limit", x.clamp(1.0, plot::WIDTH - 1.0), HEIGHT)) }
+                @for x in [axis.at(a), axis.at(b)] { (line("limit", x.clamp(1.0, plot::WIDTH - 1.0), TOP, HEIGHT)) }
             }
-            text class="end" x="2" y="10" { (figure(from)) }
-            text class="end" x=(plot::WIDTH - 2.0) y="10" text-anchor="end" { (figure(to)) }
+            text x="0" y="10" { (figure(from)) }
+            text x=(plot::WIDTH) y="10" text-anchor="end" { (figure(to)) }
         },
     )
 }
@@ -110,7 +112,8 @@ fn ranges(q: &Quantized) -> Result<Vec<Range<'_>>> {
     let one = |(group, (g, o)): (usize, (&cleave_quantize::Group, cleave_quantize::Observed))| {
         let spec = &p.specs[g.spec];
         let names: Vec<&str> = g.values.iter().map(|v| p.graph.node(*v).name.as_str()).collect();
-        let covered = names.iter().find_map(|n| covered(&q.converted.graph, n, spec.range));
+        let levels = names.iter().find_map(|n| Levels::of(&q.converted.graph, n).find(|l| l.range == spec.range));
+        let covered = levels.map(|l| l.covered());
         let seen = o.observer.extrema().map(|(a, b)| (f64::from(a), f64::from(b)));
         let bins = bins(&o.observer, seen);
         let all: f64 = bins.iter().map(|(_, n)| n).sum();
@@ -125,22 +128,6 @@ fn ranges(q: &Quantized) -> Result<Vec<Range<'_>>> {
     let mut all: Vec<(usize, Range<'_>)> = all.filter(|(_, r)| r.seen.is_some() || r.covered.is_some()).collect();
     all.sort_by_key(|(first, _)| *first);
     Ok(all.into_iter().map(|(_, r)| r).collect())
-}
-
-/// What the levels of a value stand for, from the least to the greatest.
-fn covered(g: &Graph, name: &str, range: QRange) -> Option<(f64, f64)> {
-    let levels = |id: NodeId| {
-        let node = g.node(id);
-        let int = |name: &str| match node.arg(name) {
-            Some(Arg::Int(i)) => Some(*i),
-            _ => None,
-        };
-        let (min, max, zero) = (int("quant_min")?, int("quant_max")?, int("zero_point")?);
-        let Some(Arg::Float(scale)) = node.arg("scale") else { return None };
-        let same = (min, max) == (range.min.into(), range.max.into()) && node.op()?.base() == "quantize_per_tensor";
-        same.then_some(((min - zero) as f64 * scale, (max - zero) as f64 * scale))
-    };
-    g.users(g.find(name)?).into_iter().find_map(levels)
 }
 
 fn bins(o: &Observer, seen: Option<(f64, f64)>) -> Vec<(f64, f64)> {

@@ -1,5 +1,6 @@
 //! What is known of each quantized unit.
 
+use super::levels::Levels;
 use crate::pipeline::Quantized;
 use crate::sensitivity::Sensitivity;
 use cleave_quantize::{PlanRow, Status};
@@ -15,6 +16,8 @@ pub struct Unit<'a> {
     pub result: &'a str,
     /// What is said of its nodes, in order.
     pub rows: Vec<&'a PlanRow>,
+    /// How its result is quantized, by itself or for its consumers, and the group that it belongs to then.
+    pub levels: Option<(Levels, usize)>,
     /// SQNR of its result in the quantized network, in dB; none where that stays float or nothing was checked.
     pub sqnr_db: Option<f64>,
     /// SQNR of the outputs when it alone is quantized, where that was asked for.
@@ -38,14 +41,21 @@ pub fn units<'a>(q: &'a Quantized, ranking: &[Sensitivity]) -> (Vec<Unit<'a>>, V
     for r in rows {
         by_unit.get_mut(of(r)).unwrap_or(&mut others).push(r);
     }
-    let name = |n| q.prepared.graph.node(n).name.as_str();
-    let results: IndexMap<&str, &str> = q.prepared.units.iter().map(|u| (name(u.compute), name(u.root))).collect();
+    let p = &q.prepared;
+    let levels = |result: &str| {
+        let value = p.graph.find(result)?;
+        let group =
+            |l: &Levels| p.groups.iter().position(|g| g.values.contains(&value) && p.specs[g.spec].range == l.range);
+        Levels::of(&q.converted.graph, result).find_map(|l| group(&l).map(|g| (l, g)))
+    };
+    let name = |n| p.graph.node(n).name.as_str();
+    let results: IndexMap<&str, &str> = p.units.iter().map(|u| (name(u.compute), name(u.root))).collect();
     let sqnr: IndexMap<&str, f64> = q.check.worst.iter().map(|(n, s)| (n.as_str(), s.sqnr_db)).collect();
     let alone: IndexMap<&str, f64> = ranking.iter().map(|s| (s.node.as_str(), s.sqnr_db)).collect();
     let units = by_unit.into_iter().enumerate().map(|(i, (name, rows))| {
         let result = results.get(name).copied().unwrap_or(name);
         let (sqnr_db, alone_db) = (sqnr.get(result).copied(), alone.get(name).copied());
-        Unit { place: i + 1, name, result, rows, sqnr_db, alone_db }
+        Unit { place: i + 1, name, result, rows, levels: levels(result), sqnr_db, alone_db }
     });
     (units.collect(), others)
 }

@@ -1,6 +1,6 @@
 //! How far the channels of a weight differ: what one scale for each of them is good for.
 
-use super::plot::{self, Axis, bar, figure, line};
+use super::plot::{self, Axis, bar, figure, heads, line};
 use cleave_ir::{NodeId, Tensor};
 use cleave_quantize::{Prepared, Spec};
 use indexmap::IndexSet;
@@ -32,11 +32,11 @@ pub fn table(p: &Prepared) -> Option<Markup> {
             "The greatest magnitude of each output channel of a weight: all of them from the thin line's one end to the other, half of them in the \
              bar, the median at the mark, on one logarithmic axis. The spread is the greatest by the least that is not 0."
         }
-        table class="wide" {
+        table {
             thead { tr {
-                th scope="col" { "layer" } th scope="col" { "levels" } th scope="col" { "channels" }
-                th scope="col" { "least" } th scope="col" { "median" } th scope="col" { "greatest" } th scope="col" { "spread" }
-                th scope="col" { "channels" (axis.head()) } th scope="col" { "remarkable" }
+                (heads(&["layer", "levels", ">channels", ">least", ">median", ">greatest", ">spread"]))
+                th scope="col" { "magnitudes" (axis.head()) }
+                (heads(&["remarkable"]))
             } }
             tbody { @for w in &all { (row(w, &axis)) } }
         }
@@ -60,7 +60,7 @@ fn row(w: &Weight<'_>, axis: &Axis) -> Markup {
             td { (axis.row(plot::HEIGHT, html! {
                 (bar("seen", axis.at(least), axis.at(most), 7.0, 2.0))
                 (bar("covered", axis.at(of(0.25)), axis.at(of(0.75)), 4.0, 8.0))
-                (line("limit", axis.at(median), plot::HEIGHT))
+                (line("limit", axis.at(median), 1.0, plot::HEIGHT - 1.0))
             })) }
             td { @for r in &remarks { p class="flag" { (r) } } }
         }
