@@ -113,7 +113,7 @@ fn bars_are_as_long_as_the_check_says() {
     for ((name, figure), width) in names.iter().zip(column(&doc, "sqnr", "SQNR")).zip(bars) {
         let db = q.check.worst.iter().find(|(n, _)| n == name).unwrap().1.sqnr_db;
         assert_eq!(figure, format!("{db:.1} dB"));
-        assert!((width - (db / end).min(1.0) * 320.0).abs() <= 0.05, "{name}: {db} dB, {width} pixels");
+        assert!((width - (db / end).min(1.0) * 220.0).abs() <= 0.05, "{name}: {db} dB, {width} pixels");
     }
 }
 

@@ -11,8 +11,8 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// Those of the value of this name; several where consumers ask for different ones, none where it stays float or its
-    /// scale is computed as the model runs.
+    /// Those of the value of this name; several where consumers ask for different ones, none where it stays float or
+    /// its scale is computed as the model runs.
     pub fn of<'g>(g: &'g Graph, name: &str) -> impl Iterator<Item = Levels> + use<'g> {
         let users = g.find(name).map(|n| g.users(n)).unwrap_or_default();
         users.into_iter().filter_map(|n| Levels::given(g.node(n)))

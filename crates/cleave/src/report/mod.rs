@@ -1,5 +1,6 @@
 //! How quantizing went, as a page that needs nothing besides itself: what was decided, how near the values are, ranges,
-//! weights, and the graph. It has no scripts, and shows nothing only where a mouse points. The same inputs give the same bytes.
+//! weights, and the graph. It has no scripts, and shows nothing only where a mouse points. The same inputs give the same
+//! bytes.
 
 mod levels;
 mod plan;
@@ -20,6 +21,7 @@ use plot::{figure, heads, percent};
 use units::Unit;
 
 const STYLE: &str = include_str!("page.css");
+const META: &str = "<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" content=\"width=device-width\"/>\n";
 /// Drawings of more bytes are left out: a browser has trouble with them, and a reader, too.
 const MOST_DRAWN: usize = 2 << 20;
 
@@ -64,16 +66,21 @@ impl Report<'_> {
             (PreEscaped("<!DOCTYPE html>\n"))
             html lang="en" {
                 head {
-                    (PreEscaped("<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" content=\"width=device-width\"/>\n"))
+                    (PreEscaped(META))
                     title { (name) ", quantized" }
                     style { (PreEscaped(STYLE)) }
                 }
                 body {
                     header { h1 { (name) ", quantized" } (self.summary()) }
-                    nav aria-label="Contents" { ul { @for (id, title, _) in sections { li { a href={ "#" (id) } { (title) } } } } }
+                    nav aria-label="Contents" { ul {
+                        @for (id, title, _) in sections { li { a href={ "#" (id) } { (title) } } }
+                    } }
                     main {
                         @for (id, title, body) in sections {
-                            section id=(id) { h2 { (title) } div class="scroll" role="region" aria-label=(title) tabindex="0" { (body) } }
+                            section id=(id) {
+                                h2 { (title) }
+                                div class="scroll" role="region" aria-label=(title) tabindex="0" { (body) }
+                            }
                         }
                     }
                 }
@@ -93,7 +100,10 @@ impl Report<'_> {
         html! {
             p class="top" { strong { (quantized) " of " (all) " ops quantized" } ", " (float) " left in float" }
             @match q.check.worst_output() {
-                Some((name, db)) => p class="top" { "Output " (name) ": " strong { (decibels(db)) } @if q.check.outputs.len() > 1 { ", the worst of " (q.check.outputs.len()) } },
+                Some((name, db)) => p class="top" {
+                    "Output " (name) ": " strong { (decibels(db)) }
+                    @if q.check.outputs.len() > 1 { ", the worst of " (q.check.outputs.len()) }
+                },
                 None => p class="top" { "Not checked: float and quantized outputs are compared where there is data." },
             }
             @match &self.outcome {
@@ -116,7 +126,10 @@ impl Report<'_> {
         let check = &self.quantized.check;
         html! {
             table {
-                thead { tr { (heads(&["output", ">SQNR", ">centred SQNR", ">cosine", ">greatest error", ">error, RMS", ">same greatest element"])) } }
+                thead { tr {
+                    (heads(&["output", ">SQNR", ">centred SQNR", ">cosine"]))
+                    (heads(&[">greatest error", ">error, RMS", ">same greatest element"]))
+                } }
                 tbody { @for (name, s) in &check.outputs { tr {
                     th scope="row" { (name) }
                     td class="n" { (decibels(s.sqnr_db)) }
@@ -128,8 +141,8 @@ impl Report<'_> {
                 } } }
             }
             p {
-                "SQNR is the ratio of signal to quantization noise, 10·log10(Σa² / Σ(a−b)²) of float values a and quantized values b; centred, \
-                 of what varies from sample to sample."
+                "SQNR is the ratio of signal to quantization noise, 10·log10(Σa² / Σ(a−b)²) of float values a and quantized \
+                 values b; centred, of what varies from sample to sample."
             }
             @if !check.gains.is_empty() {
                 table {
@@ -165,10 +178,15 @@ impl Report<'_> {
         let svg = draw::draw(&[stage], &draw::Options::default())?.svg();
         Ok(html! {
             @if svg.len() > MOST_DRAWN {
-                p { "The drawing would take " (bytes(svg.len() as u64)) "; cleave show MODEL --stage prepared -o graph.svg makes it." }
+                p {
+                    "The drawing would take " (bytes(svg.len() as u64))
+                    "; cleave show MODEL --stage prepared -o graph.svg makes it."
+                }
             } @else {
                 details open="open" {
-                    summary { "What is quantized is filled, with its unit's pattern and the SQNR of its result; batch norms are folded" }
+                    summary {
+                        "What is quantized is filled, with its unit's pattern and the SQNR of its result; batch norms are folded"
+                    }
                     (PreEscaped(svg))
                 }
             }

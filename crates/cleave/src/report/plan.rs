@@ -4,12 +4,14 @@ use super::plot::{self, Axis, bar, figure, heads};
 use super::units::{Unit, by_damage};
 use crate::pipeline::Quantized;
 use crate::text::decibels;
-use cleave_quantize::{PlanRow, Status};
+use cleave_quantize::{MissRow, PlanRow, Status};
 use indexmap::IndexMap;
 use maud::{Markup, html};
 
 /// Below this many dB a value has an error of a third of itself; twice as many, of a tenth.
 const POOR: f64 = 10.0;
+/// Patterns that nearly took a node, of which so many are shown.
+const MISSES: usize = 3;
 /// Where the axis ends: what is beyond it is as good as exact.
 const MOST: f64 = 60.0;
 
@@ -60,7 +62,7 @@ fn unit(u: &Unit<'_>, ranked: bool) -> Markup {
                 }
                 None => { td { "stays float" } td class="n" { "–" } td class="n" { "–" } }
             }
-            td { @for r in u.rows.iter().filter(|r| r.status != Status::Folded) { (remarks(r, true)) } }
+            td class="why" { @for r in u.rows.iter().filter(|r| r.status != Status::Folded) { (remarks(r, true)) } }
         }
     }
 }
@@ -74,7 +76,7 @@ pub fn floats(rows: &[&PlanRow]) -> Markup {
                 th scope="row" { (r.node) }
                 td { (op(r)) }
                 td { (r.pattern.as_deref().unwrap_or("–")) }
-                td { (remarks(r, false)) }
+                td class="why" { (remarks(r, false)) }
             } } }
         }
     }
@@ -85,11 +87,18 @@ fn op(r: &PlanRow) -> &str {
     op.strip_suffix(".default").unwrap_or(op)
 }
 
-/// Why a node is as it is, and what nearly took it.
+/// Why a node is as it is, and what most nearly took it.
 fn remarks(r: &PlanRow, named: bool) -> Markup {
+    // The reason may tell of one of them.
+    let told = |m: &MissRow| r.reason.as_ref().is_some_and(|why| why.ends_with(&format!("{}: {}", m.step, m.why)));
+    let mut misses: Vec<&MissRow> = r.near_misses.iter().filter(|m| !told(m)).collect();
+    misses.sort_by_key(|m| std::cmp::Reverse(m.matched));
+    let more = misses.len().saturating_sub(MISSES);
+    misses.truncate(MISSES);
     html! {
         @if let Some(why) = &r.reason { p { @if named { (r.node) ": " } (why) } }
-        @for m in &r.near_misses { p class="miss" { "nearly " (m.pattern) ", but at " (m.step) ": " (m.why) } }
+        @for m in misses { p class="miss" { "nearly " (m.pattern) ", but at " (m.step) ": " (m.why) } }
+        @if more > 0 { p class="miss" { (more) " more: cleave explain MODEL " (r.node) } }
     }
 }
 

@@ -3,9 +3,12 @@
 use maud::{Markup, html};
 
 /// Width of a plot in pixels.
-pub const WIDTH: f64 = 320.0;
+pub const WIDTH: f64 = 220.0;
 /// Height of a plot in a row.
 pub const HEIGHT: f64 = 16.0;
+
+/// Figures of an axis are so many pixels apart.
+const APART: f64 = 32.0;
 
 /// How values become places.
 #[derive(Clone, Copy)]
@@ -48,7 +51,7 @@ impl Axis {
             return Axis::linear(-1.0, 1.0, Some(1.0));
         }
         let (first, last) = (decade(least).max(decade(most) - 4), decade(most));
-        let ticks = (first..=last).flat_map(|e| [-(10f64.powi(e)), 10f64.powi(e)]).chain([0.0]);
+        let ticks = [0.0].into_iter().chain((first..=last).flat_map(|e| [-(10f64.powi(e)), 10f64.powi(e)]));
         let ticks = ticks.filter(|t| (from..=to).contains(t)).collect();
         Axis { bend: Bend::Signed(10f64.powi(first)), from, to, ticks }
     }
@@ -68,12 +71,18 @@ impl Axis {
         (share.clamp(0.0, 1.0) * WIDTH * 10.0).round() / 10.0
     }
 
-    /// The ticks with their figures, for the head of a column.
+    /// The ticks' figures, for the head of a column; those that would lie on others are left out.
     pub fn head(&self) -> Markup {
+        let mut shown: Vec<f64> = vec![];
+        for t in &self.ticks {
+            if shown.iter().all(|s| (self.at(*s) - self.at(*t)).abs() >= APART) {
+                shown.push(*t);
+            }
+        }
         let middle = |x: f64| (x > 12.0) as usize + (x > WIDTH - 12.0) as usize;
         html! {
             svg class="plot" width=(WIDTH) height="14" viewBox={ "0 0 " (WIDTH) " 14" } aria-hidden="true" {
-                @for t in &self.ticks {
+                @for t in &shown {
                     text x=(self.at(*t)) y="11" text-anchor=(["start", "middle", "end"][middle(self.at(*t))]) { (figure(*t)) }
                 }
             }
@@ -160,11 +169,11 @@ mod tests {
     #[test]
     fn axes_reach_from_end_to_end() {
         let a = Axis::linear(0.0, 40.0, Some(10.0));
-        assert_eq!([-5.0, 0.0, 10.0, 40.0, f64::INFINITY].map(|v| a.at(v)), [0.0, 0.0, 80.0, 320.0, 320.0]);
+        assert_eq!([-5.0, 0.0, 10.0, 40.0, f64::INFINITY].map(|v| a.at(v)), [0.0, 0.0, 55.0, WIDTH, WIDTH]);
         let a = Axis::log([0.0, 0.02, 3.0].into_iter());
-        assert_eq!((a.ticks.clone(), a.at(0.1), a.at(0.0)), (vec![0.01, 0.1, 1.0, 10.0], 106.7, 0.0));
+        assert_eq!((a.ticks.clone(), a.at(0.1), a.at(0.0)), (vec![0.01, 0.1, 1.0, 10.0], 73.3, 0.0));
         let a = Axis::signed([-6.0, 0.0, 60.0].into_iter());
-        assert_eq!(a.ticks, [-1.0, 1.0, 10.0, 0.0]);
+        assert_eq!(a.ticks, [0.0, -1.0, 1.0, 10.0]);
         assert!(a.at(-6.0) == 0.0 && a.at(60.0) == WIDTH && a.at(0.0) < a.at(1.0));
         assert_eq!(Axis::signed([0.0].into_iter()).at(0.0), WIDTH / 2.0);
     }

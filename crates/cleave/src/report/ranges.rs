@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use std::fmt::Write;
 
 /// Columns of a histogram, each 4 pixels wide.
-const COLUMNS: usize = 80;
+const COLUMNS: usize = 55;
 /// Height of a histogram in pixels, and of the figures above it.
 const HEIGHT: f64 = 42.0;
 const TOP: f64 = 13.0;
@@ -22,6 +22,8 @@ struct Range<'a> {
     how: String,
     seen: Option<(f64, f64)>,
     covered: Option<(f64, f64)>,
+    /// Between neighbouring levels.
+    step: f64,
     /// Middles of the observer's bins, and how many values they hold.
     bins: Vec<(f64, f64)>,
     zeros: Option<f64>,
@@ -33,9 +35,10 @@ pub fn table(q: &Quantized) -> Result<Option<Markup>> {
     let axis = Axis::signed(all.iter().flat_map(|r| [r.seen, r.covered]).flatten().flat_map(|(a, b)| [a, b]));
     Ok((!all.is_empty()).then(|| html! {
         p {
-            "Values that have one scale together are a group. The thin line reaches from the least to the greatest value that was observed, the \
-             bar over what the levels cover; all rows have one axis, linear near 0 and logarithmic beyond. Histograms have an axis each, \
-             over both ranges, and logarithmic heights; red lines are the ends of what is covered, and what lies beyond is clipped."
+            "Values that have one scale together are a group. The thin line reaches from the least to the greatest value \
+             that was observed, the bar over what the levels cover; all rows have one axis, linear near 0 and logarithmic \
+             beyond. Histograms have an axis each, over both ranges, and logarithmic heights; red lines are the ends of \
+             what is covered, and what lies more than half a step beyond is clipped."
         }
         table {
             thead { tr {
@@ -53,7 +56,7 @@ fn row(r: &Range<'_>, axis: &Axis) -> Markup {
     html! {
         tr id={ "group-" (r.group) } {
             th scope="row" { (r.names.join(", ")) }
-            td { (r.how) }
+            td class="how" { (r.how) }
             td class="n" { (plot::range(r.seen)) }
             td class="n" { @if r.covered.is_some() { (plot::range(r.covered)) } @else { "stays float" } }
             td class="n" { (share(r.clipped())) }
@@ -68,9 +71,9 @@ fn row(r: &Range<'_>, axis: &Axis) -> Markup {
 }
 
 impl Range<'_> {
-    /// The share of values that lie outside of what is covered, to the observer's bins.
+    /// The share of values that are further from what is covered than rounding takes them, to the observer's bins.
     fn clipped(&self) -> Option<f64> {
-        let (from, to) = self.covered?;
+        let (from, to) = self.covered.map(|(a, b)| (a - self.step / 2.0, b + self.step / 2.0))?;
         let all: f64 = self.bins.iter().map(|(_, n)| n).sum();
         let outside = self.bins.iter().filter(|(v, _)| *v < from || *v > to);
         (all > 0.0).then(|| outside.map(|(_, n)| n).sum::<f64>() / all)
@@ -113,7 +116,7 @@ fn ranges(q: &Quantized) -> Result<Vec<Range<'_>>> {
         let spec = &p.specs[g.spec];
         let names: Vec<&str> = g.values.iter().map(|v| p.graph.node(*v).name.as_str()).collect();
         let levels = names.iter().find_map(|n| Levels::of(&q.converted.graph, n).find(|l| l.range == spec.range));
-        let covered = levels.map(|l| l.covered());
+        let (covered, step) = levels.map_or((None, 0.0), |l| (Some(l.covered()), l.scale));
         let seen = o.observer.extrema().map(|(a, b)| (f64::from(a), f64::from(b)));
         let bins = bins(&o.observer, seen);
         let all: f64 = bins.iter().map(|(_, n)| n).sum();
@@ -122,7 +125,7 @@ fn ranges(q: &Quantized) -> Result<Vec<Range<'_>>> {
             _ => None,
         };
         let first = g.values.first().map_or(0, |v| NodeId::index(*v));
-        (first, Range { group, names, how: spec.describe(), seen, covered, bins, zeros })
+        (first, Range { group, names, how: spec.describe(), seen, covered, step, bins, zeros })
     };
     let all = p.groups.iter().zip(observed).enumerate().map(one);
     let mut all: Vec<(usize, Range<'_>)> = all.filter(|(_, r)| r.seen.is_some() || r.covered.is_some()).collect();

@@ -29,8 +29,9 @@ pub fn table(p: &Prepared) -> Option<Markup> {
     let axis = Axis::log(all.iter().flat_map(|w| w.reach.iter().copied()));
     (!all.is_empty()).then(|| html! {
         p {
-            "The greatest magnitude of each output channel of a weight: all of them from the thin line's one end to the other, half of them in the \
-             bar, the median at the mark, on one logarithmic axis. The spread is the greatest by the least that is not 0."
+            "The greatest magnitude of each output channel of a weight: all of them from the thin line's one end to the \
+             other, half of them in the bar, the median at the mark, on one logarithmic axis. The spread is the greatest \
+             by the least that is not 0."
         }
         table {
             thead { tr {
@@ -53,7 +54,7 @@ fn row(w: &Weight<'_>, axis: &Axis) -> Markup {
     html! {
         tr {
             th scope="row" { (w.layer) }
-            td { (w.how) }
+            td class="how" { (w.how) }
             td class="n" { (w.reach.len()) }
             @for v in [least, median, most] { td class="n" { (figure(v)) } }
             td class="n" { @if let Some(v) = positive { "× " (figure((most / v * 10.0).round() / 10.0)) } @else { "–" } }
