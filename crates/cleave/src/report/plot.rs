@@ -8,7 +8,7 @@ pub const WIDTH: f64 = 220.0;
 pub const HEIGHT: f64 = 16.0;
 
 /// Figures of an axis are so many pixels apart.
-const APART: f64 = 32.0;
+const APART: f64 = 40.0;
 
 /// How values become places.
 #[derive(Clone, Copy)]
