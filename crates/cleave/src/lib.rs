@@ -47,6 +47,7 @@ pub mod outline;
 pub mod patterns;
 pub mod pipeline;
 pub mod provenance;
+pub mod report;
 pub mod sensitivity;
 pub mod sizes;
 pub mod snapshot;

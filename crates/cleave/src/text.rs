@@ -101,6 +101,17 @@ pub fn bytes(n: u64) -> String {
     if i == 0 { format!("{n} B") } else { format!("{v:.1} {}", units[i]) }
 }
 
+/// A figure in decibels: `21.4 dB`, `exact` for equal tensors.
+pub fn decibels(v: f64) -> String {
+    if v == f64::INFINITY { "exact".into() } else { format!("{v:.1} dB") }
+}
+
+/// The character, or a replacement for one that XML does not admit.
+pub fn printable(c: char) -> char {
+    let bad = c.is_control() && !matches!(c, '\n' | '\t') || matches!(c, '\u{fffe}' | '\u{ffff}');
+    if bad { '\u{fffd}' } else { c }
+}
+
 /// The names nearest to one that is not among them, best first: at most three, none if all are far.
 pub fn near<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let mut all: Vec<(f64, &str)> = names.into_iter().map(|n| (strsim::jaro_winkler(name, n), n)).collect();

@@ -294,7 +294,7 @@ fn the_page_on_calibration_is_true() {
         assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
         ran += 1;
     }
-    assert_eq!(ran, 7);
+    assert_eq!(ran, 8);
 }
 
 /// Weights per group beside float activations: on both backends what the dequantized weights give, near the float model.

@@ -1,7 +1,7 @@
 //! Where commands print: text for people, or one JSON document.
 
 use crate::error::{Error, Result};
-pub use crate::text::bytes;
+pub use crate::text::{bytes, decibels};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
@@ -66,11 +66,6 @@ pub fn progress(what: &'static str, n: usize) -> ProgressBar {
     bar.set_style(style);
     bar.set_message(what);
     bar
-}
-
-/// A figure in decibels: `21.4 dB`, `exact` for equal tensors.
-pub fn decibels(v: f64) -> String {
-    if v == f64::INFINITY { "exact".into() } else { format!("{v:.1} dB") }
 }
 
 /// Highest resident memory of this process so far, in MiB; 0 where the system does not tell.

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::metrics::Similarity;
 use crate::pipeline::{self, Format, Quantized, Samples, Settings, plan_counts};
 use crate::provenance::{Provenance, Source};
+use crate::report::Report;
 use crate::sensitivity::{Remedy, Sensitivity, remedy, sensitivity};
 use crate::table::Table;
 use cleave_ir::Graph;
@@ -55,6 +56,9 @@ pub struct Args {
     /// Quantize each unit alone, too, and say what that does to the outputs.
     #[arg(long, requires = "calib")]
     sensitivity: bool,
+    /// Write a page on how it went: plan, signal to noise, ranges, weights, graph; also where no model is written.
+    #[arg(long, value_name = "FILE.html", value_parser = page)]
+    report: Option<PathBuf>,
     #[command(flatten)]
     images: ImageArgs,
     #[command(flatten)]
@@ -63,6 +67,12 @@ pub struct Args {
 
 /// Below this many dB an output has little to do with the float model's.
 const MIN_SQNR: f64 = 8.0;
+
+fn page(path: &str) -> std::result::Result<PathBuf, String> {
+    let path = PathBuf::from(path);
+    let ending = path.extension().and_then(|e| e.to_str());
+    if matches!(ending, Some("html" | "htm")) { Ok(path) } else { Err("expected a name that ends in .html".into()) }
+}
 
 /// What to do with values that are NaN or infinite.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default)]
@@ -87,7 +97,7 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     let start = Instant::now();
     let format = Format::of(&a.output)?;
     // A file that cannot be written is told before the work, not after it.
-    for path in [Some(&a.output), a.save_stats.as_ref()].into_iter().flatten() {
+    for path in [Some(&a.output), a.save_stats.as_ref(), a.report.as_ref()].into_iter().flatten() {
         cleave_formats::atomic::check_writable(path)?;
     }
     if a.calib.is_none() && a.images.given() {
@@ -121,16 +131,37 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     }
     let mut seconds = q.seconds.clone();
     seconds.insert_before(0, "read", read);
-    if !bad {
-        q.converted.plan.notes.extend(format.caveat(&q.converted.graph).map(String::from));
-        let source = Source::new(&a.model, &calibration.model)?;
-        Provenance::new(source, &q, &settings, calibration.runs.clone()).stamp(&mut q.converted.graph)?;
+    q.converted.plan.notes.extend(format.caveat(&q.converted.graph).map(String::from));
+    let source = Source::new(&a.model, &calibration.model)?;
+    let provenance = Provenance::new(source, &q, &settings, calibration.runs.clone());
+    let written = if bad {
+        Err(Error::other(failure(a, &q, &judged)))
+    } else {
+        provenance.stamp(&mut q.converted.graph)?;
         let writing = Instant::now();
-        pipeline::write_with(&a.output, &q.converted.graph, Some(&q.converted.plan))?;
+        let written = pipeline::write_with(&a.output, &q.converted.graph, Some(&q.converted.plan));
         seconds.insert("write", writing.elapsed().as_secs_f64());
+        written
+    };
+    if let Some(path) = &a.report {
+        let name = a.output.file_name().unwrap_or(a.output.as_os_str()).to_string_lossy();
+        let sizes = || format!("Written as {name}: {} → {}", bytes(size(&a.model)), bytes(size(&a.output)));
+        let outcome = written.as_ref().map(|()| sizes()).map_err(ToString::to_string);
+        let report = Report { quantized: &q, provenance: &provenance, sensitivity: &judged.ranking, outcome };
+        let bar = progress("report", 1);
+        let page = report.html()?;
+        bar.finish_and_clear();
+        cleave_formats::atomic::write_bytes(path, page.as_bytes())?;
     }
-    report(a, out, &q, &judged, &seconds, bad)?;
-    if bad { Err(Error::other(failure(a, &q, &judged))) } else { Ok(true) }
+    if bad || written.is_ok() {
+        report(a, out, &q, &judged, &seconds, bad)?;
+    }
+    match (written, &a.report) {
+        (Ok(()), _) => Ok(true),
+        (Err(e), None) if bad => Err(Error::other(format!("nothing was written: {e}"))),
+        (Err(e), Some(path)) if bad => Err(Error::other(format!("no model was written, see {}: {e}", path.display()))),
+        (Err(e), _) => Err(e),
+    }
 }
 
 /// What was found out about single units.
@@ -250,6 +281,9 @@ fn report(
         out.say(format!("{} → {}; {}", bytes(size(&a.model)), bytes(size(&a.output)), stages.join(", ")));
         out.say(format!("wrote {}", a.output.display()));
     }
+    if let Some(path) = &a.report {
+        out.say(format!("wrote {} ({})", path.display(), bytes(size(path))));
+    }
     let figures = |rows: &[(String, Similarity)]| -> Vec<Value> {
         rows.iter().map(|(n, s)| json!({"name": n, "sqnr_db": number(s.sqnr_db), "cosine": number(s.cosine), "max_abs": number(s.max_abs)})).collect()
     };
@@ -260,7 +294,7 @@ fn report(
         "bytes_out": if bad { None } else { Some(size(&a.output)) },
         "plan": {"compute_nodes": all, "quantized": quantized, "float": float, "notes": plan.notes},
         "check": {"samples": q.check.samples, "outputs": figures(&q.check.outputs), "worst": figures(worst), "gains": q.check.gains},
-        "sensitivity": judged.ranking, "remedy": judged.remedy,
+        "sensitivity": judged.ranking, "remedy": judged.remedy, "report": a.report,
         "seconds": seconds, "peak_rss_mib": peak_rss_mib(),
     }))
 }
@@ -268,7 +302,7 @@ fn report(
 /// Why there is no file, and what to do.
 fn failure(a: &Args, q: &Quantized, judged: &Judged) -> String {
     let (name, db) = q.check.worst_output().unwrap_or(("", 0.0));
-    let what = format!("nothing was written: output {name} has {}, less than --min-sqnr {}", decibels(db), a.min_sqnr);
+    let what = format!("output {name} has {}, less than --min-sqnr {}", decibels(db), a.min_sqnr);
     let harm = judged
         .ranking
         .first()

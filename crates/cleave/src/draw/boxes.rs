@@ -44,7 +44,7 @@ pub fn node(stage: &Stage<'_>, s: usize, selection: &Selection, id: NodeId, size
         comments: comment.len(),
         lines: [lines, comment].concat(),
         text: node_text(g, id),
-        focus: selection.focus[s][at],
+        focus: selection.focus[s][at] && !stage.plain.contains(&id),
         gone: selection.gone[s][at],
         new: selection.new[s][at],
         x: 0.0,

@@ -38,17 +38,26 @@ pub struct Stage<'a> {
     pub graph: &'a Graph,
     /// A comment for each node, or none at all.
     pub comments: Vec<Option<String>>,
+    /// Nodes that are drawn as if not in focus.
+    plain: Vec<NodeId>,
+    /// What the legend says of such nodes.
+    plain_means: &'static str,
 }
 
 impl<'a> Stage<'a> {
     /// A graph under a title.
     pub fn new(title: &str, graph: &'a Graph) -> Stage<'a> {
-        Stage { title: title.into(), graph, comments: vec![] }
+        Stage { title: title.into(), graph, comments: vec![], plain: vec![], plain_means: "not in focus" }
     }
 
     /// With a comment for each node.
     pub fn with_comments(self, comments: Vec<Option<String>>) -> Stage<'a> {
         Stage { comments, ..self }
+    }
+
+    /// With nodes that are not filled, and what that means for the legend.
+    pub fn plain(self, nodes: impl Iterator<Item = NodeId>, means: &'static str) -> Stage<'a> {
+        Stage { plain: nodes.collect(), plain_means: means, ..self }
     }
 
     fn comment(&self, id: NodeId) -> Option<&str> {
@@ -146,6 +155,8 @@ pub struct Drawing {
     pub columns: Vec<Column>,
     /// What letters in shapes stand for.
     pub sizes: Vec<String>,
+    /// What boxes that are not filled mean.
+    pub plain_means: &'static str,
 }
 
 impl Drawing {

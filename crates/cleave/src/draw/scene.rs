@@ -53,7 +53,8 @@ pub fn arrange(stages: &[Stage<'_>], selection: &Selection) -> Drawing {
         x += column.width + BETWEEN;
         placed.push(column);
     }
-    Drawing { width: x - BETWEEN + MARGIN, height, columns: placed, sizes: sizes.definitions() }
+    let plain_means = stages.last().map_or("", |s| s.plain_means);
+    Drawing { width: x - BETWEEN + MARGIN, height, columns: placed, sizes: sizes.definitions(), plain_means }
 }
 
 /// A column whose rows have no height yet.

@@ -2,7 +2,7 @@
 
 use super::scene::{baselines, label_at};
 use super::{Box, Column, Drawing, Edge, boxes};
-use crate::text::{char_width, flow};
+use crate::text::{char_width, flow, printable};
 use std::fmt::Write;
 
 const STYLE: &str = "\
@@ -192,7 +192,7 @@ fn legend(d: &Drawing) -> Vec<Entry> {
         }
     }
     let signs = [
-        ("node", "not in focus", d.boxes().any(|b| !b.focus && !matches!(b.class, "mark" | "input" | "output"))),
+        ("node", d.plain_means, d.boxes().any(|b| !b.focus && !matches!(b.class, "mark" | "input" | "output"))),
         ("node gone", "gone in the next stage", d.boxes().any(|b| b.gone)),
         ("node new", "new in this stage", d.boxes().any(|b| b.new)),
         ("node mark", "⋯ left out", d.boxes().any(Box::is_mark)),
@@ -249,9 +249,7 @@ pub fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            '\n' | '\t' => out.push(c),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
-            c => out.push(c),
+            c => out.push(printable(c)),
         }
     }
     out
