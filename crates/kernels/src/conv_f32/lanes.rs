@@ -1,6 +1,7 @@
 //! The inner loops of a depthwise convolution: one chain of fused multiply-adds a channel and pixel, in the
 //! order of the taps, from the bias.
 #![allow(unsafe_code, reason = "vector loads and stores through pointers; rows of a shared output")]
+#![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
 use crate::pointwise::math::{clamp, fma};
 use crate::{Isa, Level, SharedMut};
@@ -103,23 +104,23 @@ mod x86 {
         let (lo, hi) = (_mm512_set1_ps(t.clamp.0), _mm512_set1_ps(t.clamp.1));
         // SAFETY: `Task::check` bounds all channels of every tap, bias and pixel; masked lanes are not touched.
         unsafe {
-            for pixel in &mut acc {
-                for (v, lane) in pixel.iter_mut().enumerate() {
-                    *lane = _mm512_maskz_loadu_ps(mask, w0.add(c + v * 16));
+            for p in 0..P {
+                for v in 0..V {
+                    acc[p][v] = _mm512_maskz_loadu_ps(mask, w0.add(c + v * 16));
                 }
             }
             for (x, w) in t.taps {
                 for v in 0..V {
                     let w = _mm512_maskz_loadu_ps(mask, w0.add(w + c + v * 16));
-                    for (p, pixel) in acc.iter_mut().enumerate() {
+                    for p in 0..P {
                         let x = _mm512_maskz_loadu_ps(mask, x0.add(x + p * t.x_step + c + v * 16));
-                        pixel[v] = _mm512_fmadd_ps(x, w, pixel[v]);
+                        acc[p][v] = _mm512_fmadd_ps(x, w, acc[p][v]);
                     }
                 }
             }
-            for (p, pixel) in acc.iter().enumerate() {
-                for (v, lane) in pixel.iter().enumerate() {
-                    let y = _mm512_min_ps(hi, _mm512_max_ps(lo, *lane));
+            for p in 0..P {
+                for v in 0..V {
+                    let y = _mm512_min_ps(hi, _mm512_max_ps(lo, acc[p][v]));
                     let to = t.out.as_mut_ptr().add(t.at + p * t.out_step + c + v * 16);
                     _mm512_mask_storeu_ps(to, mask, y);
                 }
@@ -154,23 +155,23 @@ mod x86 {
         let (lo, hi) = (_mm256_set1_ps(t.clamp.0), _mm256_set1_ps(t.clamp.1));
         // SAFETY: `Task::check` bounds all channels of every tap, bias and pixel; `c + 8 V <= channels`.
         unsafe {
-            for pixel in &mut acc {
-                for (v, lane) in pixel.iter_mut().enumerate() {
-                    *lane = _mm256_loadu_ps(w0.add(c + v * 8));
+            for p in 0..P {
+                for v in 0..V {
+                    acc[p][v] = _mm256_loadu_ps(w0.add(c + v * 8));
                 }
             }
             for (x, w) in t.taps {
                 for v in 0..V {
                     let w = _mm256_loadu_ps(w0.add(w + c + v * 8));
-                    for (p, pixel) in acc.iter_mut().enumerate() {
+                    for p in 0..P {
                         let x = _mm256_loadu_ps(x0.add(x + p * t.x_step + c + v * 8));
-                        pixel[v] = _mm256_fmadd_ps(x, w, pixel[v]);
+                        acc[p][v] = _mm256_fmadd_ps(x, w, acc[p][v]);
                     }
                 }
             }
-            for (p, pixel) in acc.iter().enumerate() {
-                for (v, lane) in pixel.iter().enumerate() {
-                    let y = _mm256_min_ps(hi, _mm256_max_ps(lo, *lane));
+            for p in 0..P {
+                for v in 0..V {
+                    let y = _mm256_min_ps(hi, _mm256_max_ps(lo, acc[p][v]));
                     _mm256_storeu_ps(t.out.as_mut_ptr().add(t.at + p * t.out_step + c + v * 8), y);
                 }
             }

@@ -1,5 +1,6 @@
 //! 6×16 (and 6×8) tiles in 12 accumulators of 8 lanes.
 #![allow(unsafe_code, reason = "AVX2 loads and stores through pointers")]
+#![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
 use super::{KB, Kernel, LDA, Task};
 use std::arch::x86_64::*;
@@ -29,9 +30,9 @@ unsafe fn tile<const R: usize, const V: usize>(t: &Task<'_>) {
     let mut b = t.b.as_ptr();
     // SAFETY: `b` holds `width = 8 V` biases and `k` rows of as many; `a` holds blocks of 6 rows of LDA.
     unsafe {
-        for row in &mut acc {
-            for (v, lane) in row.iter_mut().enumerate() {
-                *lane = _mm256_loadu_ps(b.add(v * 8));
+        for r in 0..R {
+            for v in 0..V {
+                acc[r][v] = _mm256_loadu_ps(b.add(v * 8));
             }
         }
         b = b.add(8 * V);
@@ -39,14 +40,14 @@ unsafe fn tile<const R: usize, const V: usize>(t: &Task<'_>) {
             let a = t.a.as_ptr().add(start / KB * MR * LDA);
             for k in 0..KB.min(t.k - start) {
                 let mut bs = [_mm256_setzero_ps(); V];
-                for (v, lane) in bs.iter_mut().enumerate() {
-                    *lane = _mm256_loadu_ps(b.add(v * 8));
+                for v in 0..V {
+                    bs[v] = _mm256_loadu_ps(b.add(v * 8));
                 }
                 b = b.add(8 * V);
-                for (r, row) in acc.iter_mut().enumerate() {
+                for r in 0..R {
                     let x = _mm256_set1_ps(*a.add(r * LDA + k));
-                    for (lane, b) in row.iter_mut().zip(bs) {
-                        *lane = _mm256_fmadd_ps(x, b, *lane);
+                    for v in 0..V {
+                        acc[r][v] = _mm256_fmadd_ps(x, bs[v], acc[r][v]);
                     }
                 }
             }
@@ -54,11 +55,11 @@ unsafe fn tile<const R: usize, const V: usize>(t: &Task<'_>) {
     }
     let (lo, hi) = (_mm256_set1_ps(t.clamp.0), _mm256_set1_ps(t.clamp.1));
     // Counted by R alone, so that the loop is unrolled and the accumulators stay in registers.
-    for (r, row) in acc.iter().enumerate() {
+    for r in 0..R {
         let at = t.at[r];
-        for (v, lane) in row.iter().enumerate() {
+        for v in 0..V {
             let left = t.cols.saturating_sub(v * 8).min(8);
-            let y = _mm256_min_ps(hi, _mm256_max_ps(lo, *lane));
+            let y = _mm256_min_ps(hi, _mm256_max_ps(lo, acc[r][v]));
             let mut whole = [0.0f32; 8];
             // SAFETY: `check` has bounded `at + cols`, and `left` stops there.
             unsafe {

@@ -1,5 +1,8 @@
 //! 14×32 (and 14×16) tiles in 28 accumulators of 16 lanes.
+//!
+//! Loops count: calls of iterators that are not inlined would keep the accumulators in memory.
 #![allow(unsafe_code, reason = "AVX-512 loads and stores through pointers")]
+#![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
 use super::{KB, Kernel, LDA, Task};
 use std::arch::x86_64::*;
@@ -29,9 +32,9 @@ unsafe fn tile<const R: usize, const V: usize>(t: &Task<'_>) {
     let mut b = t.b.as_ptr();
     // SAFETY: `b` holds `width = 16 V` biases and `k` rows of as many; `a` holds blocks of 14 rows of LDA.
     unsafe {
-        for row in &mut acc {
-            for (v, lane) in row.iter_mut().enumerate() {
-                *lane = _mm512_loadu_ps(b.add(v * 16));
+        for r in 0..R {
+            for v in 0..V {
+                acc[r][v] = _mm512_loadu_ps(b.add(v * 16));
             }
         }
         b = b.add(16 * V);
@@ -39,14 +42,14 @@ unsafe fn tile<const R: usize, const V: usize>(t: &Task<'_>) {
             let a = t.a.as_ptr().add(start / KB * MR * LDA);
             for k in 0..KB.min(t.k - start) {
                 let mut bs = [_mm512_setzero_ps(); V];
-                for (v, lane) in bs.iter_mut().enumerate() {
-                    *lane = _mm512_loadu_ps(b.add(v * 16));
+                for v in 0..V {
+                    bs[v] = _mm512_loadu_ps(b.add(v * 16));
                 }
                 b = b.add(16 * V);
-                for (r, row) in acc.iter_mut().enumerate() {
+                for r in 0..R {
                     let x = _mm512_set1_ps(*a.add(r * LDA + k));
-                    for (lane, b) in row.iter_mut().zip(bs) {
-                        *lane = _mm512_fmadd_ps(x, b, *lane);
+                    for v in 0..V {
+                        acc[r][v] = _mm512_fmadd_ps(x, bs[v], acc[r][v]);
                     }
                 }
             }
@@ -54,12 +57,12 @@ unsafe fn tile<const R: usize, const V: usize>(t: &Task<'_>) {
     }
     let (lo, hi) = (_mm512_set1_ps(t.clamp.0), _mm512_set1_ps(t.clamp.1));
     // Counted by R alone, so that the loop is unrolled and the accumulators stay in registers.
-    for (r, row) in acc.iter().enumerate() {
+    for r in 0..R {
         let at = t.at[r];
-        for (v, lane) in row.iter().enumerate() {
+        for v in 0..V {
             let left = t.cols.saturating_sub(v * 16).min(16);
             let mask = ((1u32 << left) - 1) as __mmask16;
-            let y = _mm512_min_ps(hi, _mm512_max_ps(lo, *lane));
+            let y = _mm512_min_ps(hi, _mm512_max_ps(lo, acc[r][v]));
             // SAFETY: `check` has bounded `at + cols`; the mask stops at `cols`.
             unsafe { _mm512_mask_storeu_ps(t.out.as_mut_ptr().add(at + v * 16), mask, y) };
         }

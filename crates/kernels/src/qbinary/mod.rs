@@ -1,5 +1,8 @@
 //! Sums and products of two u8 tensors, in registers from load to store: [`QSum`] and [`QProduct`] to the bit.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
 use crate::pointwise::{Quantize, Quantizer, fma};
 use crate::quant::Dequantize;
 use crate::share::split_rows;
@@ -40,6 +43,8 @@ versions! {
 
 fn binary_on(isa: Isa, one: &QBinary, a: &[u8], b: &[u8], y: &mut [u8]) {
     match isa.level() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => avx512::binary(isa, one, a, b, y),
         // Without the instruction it is spelled out, to the same bits.
         Level::Portable => binary(one, a, b, y, fma),
         _ => binary_fused(isa, one, a, b, y),

@@ -1,0 +1,105 @@
+//! 64 bytes at a time. A byte in the low bits of 2²³'s significand is a float: neither widening nor conversion is needed.
+#![allow(unsafe_code, reason = "vector loads and stores through pointers")]
+#![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
+
+use super::{Formula, QBinary};
+use crate::{Isa, Level};
+use cleave_numerics::{QProduct, QSum};
+use std::arch::x86_64::*;
+
+/// Slices of one length.
+pub(super) fn binary(isa: Isa, one: &QBinary, a: &[u8], b: &[u8], y: &mut [u8]) {
+    assert!(isa.level() == Level::Avx512 && a.len() == b.len() && a.len() == y.len());
+    // SAFETY: the token proves the features; the lengths are equal.
+    unsafe {
+        match one.formula {
+            Formula::Sum(s) => sum(&s, one, a, b, y),
+            Formula::Product(p) => product(&p, one, a, b, y),
+        }
+    }
+}
+
+/// 2²³.
+const SHIFT: f32 = 8_388_608.0;
+
+/// `SHIFT + x` of 64 bytes, interleaved within 128-bit lanes as packs undo it.
+#[inline(always)]
+unsafe fn shifted(x: __m512i) -> [__m512; 4] {
+    // SAFETY: the caller enables the features.
+    unsafe {
+        let (zero, high) = (_mm512_setzero_si512(), _mm512_set1_epi16(0x4b00));
+        let (a, b) = (_mm512_unpacklo_epi8(x, zero), _mm512_unpackhi_epi8(x, zero));
+        [
+            _mm512_castsi512_ps(_mm512_unpacklo_epi16(a, high)),
+            _mm512_castsi512_ps(_mm512_unpackhi_epi16(a, high)),
+            _mm512_castsi512_ps(_mm512_unpacklo_epi16(b, high)),
+            _mm512_castsi512_ps(_mm512_unpackhi_epi16(b, high)),
+        ]
+    }
+}
+
+/// `clamp(rne(v))` as bytes.
+#[inline(always)]
+unsafe fn rounded(v: [__m512; 4], one: &QBinary) -> __m512i {
+    // SAFETY: the caller enables the features.
+    unsafe {
+        // The bound is an integer: rounding does not pass it. Downwards the conversion saturates.
+        let top = _mm512_set1_ps(one.y.qmax as f32);
+        let mut q = [_mm512_setzero_si512(); 4];
+        for i in 0..4 {
+            q[i] = _mm512_cvtps_epi32(_mm512_min_ps(v[i], top));
+        }
+        let q = _mm512_packus_epi16(_mm512_packs_epi32(q[0], q[1]), _mm512_packs_epi32(q[2], q[3]));
+        _mm512_max_epu8(q, _mm512_set1_epi8(one.y.qmin as i8))
+    }
+}
+
+macro_rules! by_64 {
+    ($a:ident, $b:ident, $y:ident, |$x:ident, $z:ident| $body:expr) => {
+        for start in (0..$a.len()).step_by(64) {
+            let mask = u64::MAX >> (64 - ($a.len() - start).min(64));
+            let $x = _mm512_maskz_loadu_epi8(mask, $a.as_ptr().add(start).cast());
+            let $z = _mm512_maskz_loadu_epi8(mask, $b.as_ptr().add(start).cast());
+            let q = $body;
+            _mm512_mask_storeu_epi8($y.as_mut_ptr().add(start).cast(), mask, q);
+        }
+    };
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn product(p: &QProduct, one: &QBinary, a: &[u8], b: &[u8], y: &mut [u8]) {
+    let za = _mm512_set1_ps(SHIFT + p.zeros[0] as f32);
+    let zb = _mm512_set1_ps(SHIFT + p.zeros[1] as f32);
+    let (m, zero) = (_mm512_set1_ps(p.m), _mm512_set1_ps(p.zero_point));
+    // SAFETY: masked by the lengths.
+    unsafe {
+        by_64!(a, b, y, |x, z| {
+            let (x, z) = (shifted(x), shifted(z));
+            let mut v = x;
+            for i in 0..4 {
+                // Both factors have at most nine bits: their product is exact.
+                let p = _mm512_mul_ps(_mm512_sub_ps(x[i], za), _mm512_sub_ps(z[i], zb));
+                v[i] = _mm512_add_ps(_mm512_mul_ps(p, m), zero);
+            }
+            rounded(v, one)
+        });
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn sum(s: &QSum, one: &QBinary, a: &[u8], b: &[u8], y: &mut [u8]) {
+    let shift = _mm512_set1_ps(SHIFT);
+    let (ra, rb, fixed) = (_mm512_set1_ps(s.ra), _mm512_set1_ps(s.rb), _mm512_set1_ps(s.fixed));
+    // SAFETY: masked by the lengths.
+    unsafe {
+        by_64!(a, b, y, |x, z| {
+            let (x, z) = (shifted(x), shifted(z));
+            let mut v = x;
+            for i in 0..4 {
+                let rest = _mm512_fmadd_ps(_mm512_sub_ps(z[i], shift), rb, fixed);
+                v[i] = _mm512_fmadd_ps(_mm512_sub_ps(x[i], shift), ra, rest);
+            }
+            rounded(v, one)
+        });
+    }
+}
