@@ -5,7 +5,7 @@
 #![allow(unsafe_code, reason = "threads write disjoint parts of the output through one pointer")]
 
 use super::geometry::{Geometry, Placement, Walk};
-use super::pack::{self, Block, Order, Packed, Segments, Source};
+use super::pack::{self, Block, LANES, Order, Packed, Segments, Source};
 use super::program::ProgramRun;
 use super::spec::InputLevels;
 use super::tile::{Columns, Epilogue, Table, Tile, select};
@@ -17,6 +17,8 @@ use std::ops::Range;
 const CHUNK_BYTES: usize = 384 << 10;
 /// Chunks are multiples of this many pixels, so that most tiles are whole.
 const CHUNK_ROWS: usize = 168;
+/// Weights of more bytes than this come from beyond L2, so that they are fetched ahead.
+const FETCHED_BYTES: usize = 256 << 10;
 /// Pixels that a program takes at a time.
 const PROGRAM_ROWS: usize = 84;
 
@@ -210,6 +212,9 @@ impl Dense {
             float_bias,
             width: b.width,
         };
+        let size = self.segments.offsets.len() * self.segments.steps() * b.nv * LANES * 4;
+        let ahead = if p.weights.len() > FETCHED_BYTES { size } else { 0 };
+        let mut number = 0;
         let mut table = Table::default();
         let mut m = rows.start;
         while m < rows.end {
@@ -240,11 +245,15 @@ impl Dense {
                     segments: &self.segments.offsets,
                     steps: self.segments.steps(),
                     weights: p.weights[b.start..].as_ptr(),
+                    ahead,
+                    number,
                     columns,
                     epilogue: &self.epilogue,
                 });
             }
-            m += if even { run / mr * mr } else { mr };
+            let tiles = if even { run / mr } else { 1 };
+            m += tiles * mr;
+            number += tiles;
         }
     }
 

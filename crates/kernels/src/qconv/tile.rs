@@ -97,6 +97,11 @@ pub(super) struct Tile<'a> {
     pub segments: &'a [usize],
     pub steps: usize,
     pub weights: *const i8,
+    /// Bytes from a block's weights to those of the next, which the first `nv` tiles fetch into cache: each a line of 64
+    /// bytes at every step, beginning with the line of its number. 0 for none.
+    pub ahead: usize,
+    /// The number of the first tile.
+    pub number: usize,
     pub columns: Columns,
     pub epilogue: &'a Epilogue,
 }
@@ -131,9 +136,16 @@ impl Tile<'_> {
         self.r.wrapping_add(self.pixel(i) * self.r_step)
     }
 
+    /// Bytes from the weights at hand to those that a tile with `nv` vectors fetches.
+    #[inline(always)]
+    pub fn fetched(&self, nv: usize) -> usize {
+        if self.ahead > 0 && self.number < nv { self.ahead + self.number * 64 } else { 0 }
+    }
+
     /// The tile after one of `mr` rows.
     #[inline(always)]
     pub fn next(&mut self, mr: usize) {
+        self.number += 1;
         self.x = self.x.wrapping_add(mr * self.x_step);
         self.y = self.y.wrapping_add(mr * self.y_step);
         self.r = self.r.wrapping_add(mr * self.r_step);

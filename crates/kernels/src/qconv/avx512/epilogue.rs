@@ -10,7 +10,7 @@ use super::activation::levels;
 use crate::qconv::activation::Form;
 use crate::qconv::pack::LANES;
 use crate::qconv::spec::OutputKind;
-use crate::qconv::tile::{Columns, Epilogue, Path};
+use crate::qconv::tile::{Columns, Epilogue, Path, Tile};
 use std::arch::x86_64::*;
 
 /// Stores `NV` vectors of accumulators of one output pixel.
@@ -116,6 +116,80 @@ pub(super) unsafe fn store_by<const NV: usize, const PATH: u8>(
             } else {
                 _mm_mask_storeu_epi8(y.cast(), mask(width, LANES) as u16, _mm512_cvtepi32_epi8(q));
             }
+        }
+    }
+}
+
+/// Stores two rows of 32 channels or four of 16, from row `i` on, by a [`Path`] that is not the general one.
+///
+/// # Safety
+/// AVX-512 is enabled in the caller, which this is inlined into; the tile has these rows.
+#[inline(always)]
+pub(super) unsafe fn store_side<const NV: usize, const MR: usize, const PATH: u8>(
+    acc: &[[__m512i; NV]; MR],
+    i: usize,
+    t: &Tile<'_>,
+) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let (c, e) = (&t.columns, t.epilogue);
+        let mut x = [_mm512_setzero_ps(); 4];
+        for k in 0..4 {
+            let acc = _mm512_cvtepi32_ps(acc[i + k / NV][k % NV]);
+            x[k] = _mm512_mul_ps(acc, _mm512_loadu_ps(c.scale.add(k % NV * LANES)));
+            if PATH == Path::Activation as u8 && e.float_bias {
+                x[k] = _mm512_add_ps(x[k], _mm512_loadu_ps(c.float_bias.add(k % NV * LANES)));
+            }
+        }
+        if let (true, Some((m, z))) = (PATH == Path::Residual as u8, e.residual) {
+            let (shift, m) = (_mm512_set1_ps(SHIFT + z as f32), _mm512_set1_ps(m));
+            for row in 0..4 / NV {
+                let r = shifted_residual::<NV>(t.r_at(i + row), c.width);
+                for v in 0..NV {
+                    let x = &mut x[row * NV + v];
+                    *x = _mm512_add_ps(*x, _mm512_mul_ps(_mm512_sub_ps(r[v], shift), m));
+                }
+            }
+        }
+        let top = (e.qmax - e.zero_point) as f32;
+        let (low, high) = match &e.activation {
+            Some(form) if PATH == Path::Activation as u8 => {
+                (levels(form, [x[0], x[1]], top), levels(form, [x[2], x[3]], top))
+            }
+            _ => {
+                let mut q = [_mm512_setzero_si512(); 4];
+                for k in 0..4 {
+                    q[k] = _mm512_cvtps_epi32(_mm512_min_ps(x[k], _mm512_set1_ps(top)));
+                }
+                (_mm512_packs_epi32(q[0], q[1]), _mm512_packs_epi32(q[2], q[3]))
+            }
+        };
+        let zp = _mm512_set1_epi16(e.zero_point as i16);
+        let q = _mm512_packus_epi16(_mm512_adds_epi16(low, zp), _mm512_adds_epi16(high, zp));
+        let q = _mm512_max_epu8(q, _mm512_set1_epi8(e.qmin as i8));
+        // Each 128-bit lane holds a part of every row: row after row.
+        let q = match NV {
+            2 => _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), q),
+            _ => {
+                let rows = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+                _mm512_permutexvar_epi32(rows, q)
+            }
+        };
+        let channels = NV * LANES;
+        if c.width == channels && t.table.is_none() && t.y_step == channels {
+            _mm512_storeu_si512(t.y_at(i).cast(), q);
+            return;
+        }
+        let mask = mask(c.width, channels) as u32;
+        if NV == 2 {
+            _mm256_mask_storeu_epi8(t.y_at(i).cast(), mask, _mm512_castsi512_si256(q));
+            _mm256_mask_storeu_epi8(t.y_at(i + 1).cast(), mask, _mm512_extracti64x4_epi64::<1>(q));
+        } else {
+            let mask = mask as u16;
+            _mm_mask_storeu_epi8(t.y_at(i).cast(), mask, _mm512_castsi512_si128(q));
+            _mm_mask_storeu_epi8(t.y_at(i + 1).cast(), mask, _mm512_extracti32x4_epi32::<1>(q));
+            _mm_mask_storeu_epi8(t.y_at(i + 2).cast(), mask, _mm512_extracti32x4_epi32::<2>(q));
+            _mm_mask_storeu_epi8(t.y_at(i + 3).cast(), mask, _mm512_extracti32x4_epi32::<3>(q));
         }
     }
 }

@@ -48,7 +48,7 @@ unsafe fn tile<const MR: usize, const NV: usize>(t: &Tile<'_>) {
                     row[v] = bias;
                 }
             }
-            let mut w = t.weights;
+            let (mut w, ahead) = (t.weights, t.fetched(NV));
             for segment in t.segments {
                 let mut x = [std::ptr::null::<u8>(); MR];
                 for i in 0..MR {
@@ -58,6 +58,9 @@ unsafe fn tile<const MR: usize, const NV: usize>(t: &Tile<'_>) {
                     let mut b = [_mm512_setzero_si512(); NV];
                     for v in 0..NV {
                         b[v] = _mm512_load_si512(w.add(v * 64).cast());
+                    }
+                    if NV > 1 {
+                        _mm_prefetch::<_MM_HINT_T1>(w.wrapping_add(ahead));
                     }
                     w = w.add(NV * 64);
                     for i in 0..MR {
@@ -72,8 +75,16 @@ unsafe fn tile<const MR: usize, const NV: usize>(t: &Tile<'_>) {
             macro_rules! rows {
                 ($path:expr, $($i:literal)*) => {
                     $(if $i < MR {
-                        let (y, r) = (t.y_at($i), t.r_at($i));
-                        epilogue::store_by::<NV, { $path as u8 }>(&acc[$i], &t.columns, t.epilogue, y, r);
+                        // Rows that fill 64 bytes together; what is left of them alone.
+                        let side = const { if NV < 3 { 4 / NV } else { 1 } };
+                        if side > 1 && $i / side * side + side <= MR {
+                            if $i % side == 0 {
+                                epilogue::store_side::<NV, MR, { $path as u8 }>(&acc, $i, &t);
+                            }
+                        } else {
+                            let (y, r) = (t.y_at($i), t.r_at($i));
+                            epilogue::store_by::<NV, { $path as u8 }>(&acc[$i], &t.columns, t.epilogue, y, r);
+                        }
                     })*
                 };
             }
