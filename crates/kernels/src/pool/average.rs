@@ -1,11 +1,11 @@
 //! The mean of each window.
 
 use super::window::{PoolShape, Window, adaptive, sliding};
-use super::{FEW, LANES, Windows, starts};
+use super::{FEW, LANES, Pixel, Windows, starts};
 use crate::pointwise::{Quantize, Quantizer};
 use crate::quant::Dequantize;
 use crate::versions::versions;
-use crate::{Isa, KernelError, ThreadPool};
+use crate::{Isa, KernelError, Level, ThreadPool};
 
 /// An average pooling: sliding, adaptive or over the whole image.
 #[derive(Clone, Debug)]
@@ -18,22 +18,11 @@ pub struct AvgPool {
     divisor: Option<usize>,
 }
 
-/// One output pixel of one image.
-struct Pixel<'a, T> {
-    image: &'a [T],
-    w: usize,
-    c: usize,
-    first: usize,
-    rows: Window,
-    cols: Window,
-    divisor: usize,
-}
-
 /// Taps that a float sum takes in before it is added to the total: keeps the error of long sums low.
 const RUN: usize = 64;
 
 #[inline(always)]
-fn mean_f32(p: &Pixel<'_, f32>, y: &mut [f32]) {
+fn mean_f32(p: &Pixel<'_, f32>, divisor: usize, y: &mut [f32]) {
     for (block, y) in y.chunks_mut(LANES).enumerate() {
         let (mut total, mut part, mut taps) = ([0.0f32; LANES], [0.0f32; LANES], 0);
         for row in p.rows.taps() {
@@ -46,13 +35,13 @@ fn mean_f32(p: &Pixel<'_, f32>, y: &mut [f32]) {
                 }
             }
         }
-        let divisor = p.divisor as f32;
+        let divisor = divisor as f32;
         y.iter_mut().zip(total.iter().zip(part)).for_each(|(y, (t, a))| *y = (t + a) / divisor);
     }
 }
 
 /// Taps whose bytes a u16 holds the sum of.
-const SHORT: usize = 257;
+pub(super) const SHORT: usize = 257;
 
 /// Exact sums of the bytes of `N` channels, less `count · zero_point`.
 #[inline(always)]
@@ -112,27 +101,45 @@ fn mean<T>(p: &Pixel<'_, u8>, zero_point: i32, y: &mut [T], f: impl Fn(i32) -> T
 }
 
 #[inline(always)]
-fn mean_u8(p: &Pixel<'_, u8>, x: &Dequantize, q: &Quantize, y: &mut [u8]) {
-    let (to, m) = (Quantizer::new(q), x.scale / (q.scale * p.divisor as f32));
-    mean(p, x.zero_point, y, |sum| to.round(sum as f32 * m));
+fn mean_u8(p: &Pixel<'_, u8>, zero_point: i32, m: f32, q: &Quantize, y: &mut [u8]) {
+    let to = Quantizer::new(q);
+    mean(p, zero_point, y, |sum| to.round(sum as f32 * m));
 }
 
 #[inline(always)]
-fn mean_u8_f32(p: &Pixel<'_, u8>, x: &Dequantize, y: &mut [f32]) {
-    let m = x.scale / p.divisor as f32;
-    mean(p, x.zero_point, y, |sum| sum as f32 * m);
+fn mean_u8_f32(p: &Pixel<'_, u8>, zero_point: i32, m: f32, y: &mut [f32]) {
+    mean(p, zero_point, y, |sum| sum as f32 * m);
 }
 
 versions! {
-    fn mean_f32_on(p: &Pixel<'_, f32>, y: &mut [f32]) => mean_f32
+    fn mean_f32_on(p: &Pixel<'_, f32>, divisor: usize, y: &mut [f32]) => mean_f32
 }
 
 versions! {
-    fn mean_u8_on(p: &Pixel<'_, u8>, x: &Dequantize, q: &Quantize, y: &mut [u8]) => mean_u8
+    fn mean_u8_in(p: &Pixel<'_, u8>, zero_point: i32, m: f32, q: &Quantize, y: &mut [u8]) => mean_u8
 }
 
 versions! {
-    fn mean_u8_f32_on(p: &Pixel<'_, u8>, x: &Dequantize, y: &mut [f32]) => mean_u8_f32
+    fn mean_u8_f32_in(p: &Pixel<'_, u8>, zero_point: i32, m: f32, y: &mut [f32]) => mean_u8_f32
+}
+
+fn mean_u8_on(isa: Isa, p: &Pixel<'_, u8>, zero_point: i32, m: f32, q: &Quantize, y: &mut [u8]) {
+    match isa.level() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => {
+            let to = Quantizer::new(q);
+            super::avx512::mean(isa, p, zero_point, y, |sum| to.round(sum as f32 * m));
+        }
+        _ => mean_u8_in(isa, p, zero_point, m, q, y),
+    }
+}
+
+fn mean_u8_f32_on(isa: Isa, p: &Pixel<'_, u8>, zero_point: i32, m: f32, y: &mut [f32]) {
+    match isa.level() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => super::avx512::mean(isa, p, zero_point, y, |sum| sum as f32 * m),
+        _ => mean_u8_f32_in(isa, p, zero_point, m, y),
+    }
 }
 
 impl AvgPool {
@@ -183,7 +190,7 @@ impl AvgPool {
     /// # Errors
     /// A slice that is too short, or a stride below `c`.
     pub fn run_f32(&self, pool: &ThreadPool, x: &[f32], y: &mut [f32], stride: usize) -> Result<(), KernelError> {
-        self.run(pool, x, y, stride, |p, y| mean_f32_on(self.isa, p, y))
+        self.run(pool, x, y, stride, |p, divisor, y| mean_f32_on(self.isa, p, divisor, y))
     }
 
     /// Of bytes, as bytes: see [the module](crate::pool) for the arithmetic (`y.rounding` makes no difference).
@@ -200,7 +207,10 @@ impl AvgPool {
         stride: usize,
     ) -> Result<(), KernelError> {
         to.check()?;
-        self.run(pool, x, y, stride, |p, y| mean_u8_on(self.isa, p, from, to, y))
+        self.run(pool, x, y, stride, |p, divisor, y| {
+            let m = from.scale / (to.scale * divisor as f32);
+            mean_u8_on(self.isa, p, from.zero_point, m, to, y);
+        })
     }
 
     /// Of bytes, as floats.
@@ -215,7 +225,9 @@ impl AvgPool {
         y: &mut [f32],
         stride: usize,
     ) -> Result<(), KernelError> {
-        self.run(pool, x, y, stride, |p, y| mean_u8_f32_on(self.isa, p, from, y))
+        self.run(pool, x, y, stride, |p, divisor, y| {
+            mean_u8_f32_on(self.isa, p, from.zero_point, from.scale / divisor as f32, y);
+        })
     }
 
     fn run<T: Copy + Sync, U: Send>(
@@ -224,7 +236,7 @@ impl AvgPool {
         x: &[T],
         y: &mut [U],
         stride: usize,
-        f: impl Fn(&Pixel<'_, T>, &mut [U]) + Sync,
+        f: impl Fn(&Pixel<'_, T>, usize, &mut [U]) + Sync,
     ) -> Result<(), KernelError> {
         let g = &self.windows;
         g.check(x.len(), y.len(), stride)?;
@@ -233,7 +245,7 @@ impl AvgPool {
             for (ox, cols) in g.cols.iter().copied().enumerate() {
                 let counted = if self.padding { rows.padded * cols.padded } else { rows.count() * cols.count() };
                 let divisor = self.divisor.unwrap_or(counted);
-                f(&Pixel { image, w: g.w, c: g.c, first: channels.start, rows, cols, divisor }, part(ox));
+                f(&Pixel { image, w: g.w, c: g.c, first: channels.start, rows, cols }, divisor, part(ox));
             }
         });
         Ok(())

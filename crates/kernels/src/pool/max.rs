@@ -1,26 +1,16 @@
 //! The greatest tap of each window.
 
-use super::window::{PoolShape, Window, sliding};
-use super::{FEW, LANES, Windows, starts};
+use super::window::{PoolShape, sliding};
+use super::{FEW, LANES, Pixel, Windows, starts};
 use crate::pointwise::math::maximum;
 use crate::versions::versions;
-use crate::{Isa, KernelError, ThreadPool};
+use crate::{Isa, KernelError, Level, ThreadPool};
 
 /// A max pooling. Padding never wins; a float window with a NaN gives NaN.
 #[derive(Clone, Debug)]
 pub struct MaxPool {
     isa: Isa,
     windows: Windows,
-}
-
-/// One output pixel of one image: taps at `(row · w + col) · c + channel`.
-struct Pixel<'a, T> {
-    image: &'a [T],
-    w: usize,
-    c: usize,
-    first: usize,
-    rows: Window,
-    cols: Window,
 }
 
 // Loops, not closures: a call that is not inlined would be compiled without the instruction set.
@@ -73,7 +63,15 @@ fn greatest_f32(p: &Pixel<'_, f32>, y: &mut [f32]) {
 }
 
 versions! {
-    fn greatest_u8_on(p: &Pixel<'_, u8>, y: &mut [u8]) => greatest_u8
+    fn greatest_u8_in(p: &Pixel<'_, u8>, y: &mut [u8]) => greatest_u8
+}
+
+fn greatest_u8_on(isa: Isa, p: &Pixel<'_, u8>, y: &mut [u8]) {
+    match isa.level() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => super::avx512::greatest(isa, p, y),
+        _ => greatest_u8_in(isa, p, y),
+    }
 }
 
 versions! {

@@ -7,6 +7,8 @@
 //! The average of floats sums the taps in order of row and column, then divides.
 
 mod average;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod max;
 mod window;
 
@@ -29,6 +31,26 @@ const FEW: usize = 16;
 /// Where the blocks of `n` channels start, `n` at least `N`: the last overlaps the one before.
 fn starts<const N: usize>(n: usize) -> impl Iterator<Item = usize> {
     (0..n.div_ceil(N)).map(move |i| (i * N).min(n - N))
+}
+
+/// One output pixel of one image: taps at `(row · w + col) · c + first + channel`.
+struct Pixel<'a, T> {
+    image: &'a [T],
+    w: usize,
+    c: usize,
+    first: usize,
+    rows: Window,
+    cols: Window,
+}
+
+impl<T> Pixel<'_, T> {
+    /// Where the taps' channels end.
+    fn end(&self, channels: usize) -> usize {
+        match (self.rows.count(), self.cols.count()) {
+            (0, _) | (_, 0) => 0,
+            (r, c) => (self.rows.tap(r - 1) * self.w + self.cols.tap(c - 1)) * self.c + self.first + channels,
+        }
+    }
 }
 
 /// Windows of both axes over `[n, h, w, c]`.
