@@ -111,7 +111,7 @@ impl QConv {
         }
         let src = source(shape.c_out, shape.groups, shape.c_in, weights, bias, &requant, zx);
         check_source(&src, shape.weight_len(), out)?;
-        let epilogue = Epilogue::new(&requant, matches!(bias, Bias::F32(_)), out);
+        let epilogue = Epilogue::new(&src, out)?;
         let geometry = Geometry::new(shape);
         let body = if is_depthwise(shape) {
             Body::Depthwise(Depthwise::new(isa, geometry, &src, epilogue)?)

@@ -159,6 +159,21 @@ fn split(channels: usize, isa: Isa) -> Vec<usize> {
     std::iter::repeat_n(4, fours).chain(rest).filter(|nv| *nv > 0).collect()
 }
 
+/// A bound on the magnitude of what is rounded, before activation or residual.
+pub(super) fn peak(src: &Source<'_>) -> f64 {
+    let k = src.weights.len() / src.c_out.max(1);
+    let of = |oc: usize| {
+        let sum: i64 = src.weights[oc * k..(oc + 1) * k].iter().map(|w| i64::from(*w).abs()).sum();
+        let (acc, added) = match src.bias {
+            Bias::None => (0, 0.0),
+            Bias::I32(b) => (i64::from(b[oc]).abs(), 0.0),
+            Bias::F32(b) => (0, f64::from(b[oc]).abs()),
+        };
+        (255 * sum + acc) as f64 * f64::from(src.requant.multiplier[oc]).abs() + added
+    };
+    (0..src.c_out).map(of).fold(0.0, f64::max)
+}
+
 /// Per output channel, `bias - zx·Σw`, or `-Σw` where `zx` is not yet known; refuses sums that an i32 may not hold.
 pub(super) fn fold_bias(src: &Source<'_>, k: usize) -> Result<Vec<i32>, KernelError> {
     let (zx, reach) = match src.zx.map(i64::from) {

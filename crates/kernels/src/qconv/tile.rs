@@ -1,8 +1,9 @@
 //! The interface between the drivers and the files of the instruction sets.
 
 use super::activation::Form;
-use super::spec::{OutputKind, Requant};
-use crate::{AlignedVec, Isa, Level};
+use super::pack::{self, Source};
+use super::spec::{Bias, OutputKind};
+use crate::{AlignedVec, Isa, KernelError, Level};
 
 /// The most rows of any tile.
 pub(super) const MAX_MR: usize = 14;
@@ -23,7 +24,7 @@ pub(super) struct Epilogue {
     pub path: Path,
 }
 
-/// Which code an epilogue takes.
+/// Which code an epilogue takes. All but the general one count on values that an i32 holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Path {
     /// u8, nothing but requantization and its bounds.
@@ -37,8 +38,19 @@ pub(super) enum Path {
 }
 
 impl Epilogue {
-    pub fn new(requant: &Requant, float_bias: bool, out: OutputKind) -> Epilogue {
-        Epilogue {
+    /// Refuses an activation of values that an i32 may not hold.
+    pub fn new(src: &Source<'_>, out: OutputKind) -> Result<Epilogue, KernelError> {
+        let (requant, float_bias, peak) = (src.requant, matches!(src.bias, Bias::F32(_)), pack::peak(src));
+        let peak = match (&requant.residual, requant.activation.as_ref().map(|a| &a.form)) {
+            (Some(r), _) => peak + 255.0 * f64::from(r.multiplier).abs(),
+            (None, Some(Form::HardSwish(factor))) => peak * 6.0 * f64::from(*factor),
+            _ => peak,
+        };
+        let wide = peak >= f64::from(1 << 30);
+        if wide && requant.activation.is_some() {
+            return Err(KernelError::Overflow { what: "activation", channel: 0, bound: peak as i64 });
+        }
+        Ok(Epilogue {
             zero_point: requant.zero_point,
             qmin: requant.qmin,
             qmax: requant.qmax,
@@ -48,12 +60,13 @@ impl Epilogue {
             table: requant.table.as_ref().map(|t| AlignedVec::from_slice(&t[..])),
             out,
             path: match (requant.residual, &requant.activation) {
+                _ if wide => Path::General,
                 (None, Some(_)) => Path::Activation,
                 _ if out == OutputKind::F32 || float_bias || requant.table.is_some() => Path::General,
                 (Some(_), _) => Path::Residual,
                 (None, _) => Path::Plain,
             },
-        }
+        })
     }
 }
 

@@ -167,7 +167,7 @@ impl QConvTranspose {
                     ow: right.count,
                 };
                 let src = source(s.c_out, s.groups, s.c_in, &part, bias, &requant, Some(x_zero_point));
-                let epilogue = Epilogue::new(&requant, matches!(bias, Bias::F32(_)), out);
+                let epilogue = Epilogue::new(&src, out)?;
                 parts.push(Dense::new(isa, geometry, placement, &src, epilogue)?);
             }
         }

@@ -7,29 +7,20 @@ use crate::qconv::activation::{Curve, Form, PIECE_BITS};
 use std::arch::x86_64::*;
 
 /// [`Activation::eval`](crate::qconv::Activation::eval) of each lane of two vectors, rounded: words in the order of
-/// `vpackssdw`. `top` is the greatest result.
+/// `vpackssdw`. The argument is one that an i32 holds.
 ///
 /// # Safety
 /// AVX-512 is enabled in the caller, which this is inlined into.
 #[inline(always)]
-pub(in crate::qconv) unsafe fn levels(form: &Form, v: [__m512; 2], top: f32) -> __m512i {
+pub(in crate::qconv) unsafe fn levels(form: &Form, v: [__m512; 2]) -> __m512i {
     // SAFETY: by the caller's promise.
     unsafe {
         match form {
             Form::HardSwish(factor) => {
-                let [a, b] = [v[0], v[1]];
-                _mm512_packs_epi32(
-                    _mm512_cvtps_epi32(_mm512_min_ps(hardswish(a, *factor), _mm512_set1_ps(top))),
-                    _mm512_cvtps_epi32(_mm512_min_ps(hardswish(b, *factor), _mm512_set1_ps(top))),
-                )
+                let (a, b) = (hardswish(v[0], *factor), hardswish(v[1], *factor));
+                _mm512_packs_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b))
             }
-            Form::Curve(c) => {
-                // The conversion gives the least i32 for what is too great.
-                let most = _mm512_set1_ps(32767.0);
-                let (a, b) = (_mm512_min_ps(v[0], most), _mm512_min_ps(v[1], most));
-                let x = _mm512_packs_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b));
-                _mm512_min_epi16(curve(c, x), _mm512_set1_epi16(top as i16))
-            }
+            Form::Curve(c) => curve(c, _mm512_packs_epi32(_mm512_cvtps_epi32(v[0]), _mm512_cvtps_epi32(v[1]))),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! From accumulators to stored outputs, 512 bits at a time.
 //!
-//! The upper bound is applied in float, before rounding, so that the conversion cannot overflow upwards; it is an
-//! integer less the zero point, so that rounding cannot pass it. Downwards the conversion gives the least i32,
-//! which the packs saturate. Zero points are added after rounding.
+//! By the general path the upper bound is applied in float, before rounding, so that the conversion cannot overflow
+//! upwards; it is an integer less the zero point, so that rounding cannot pass it. Downwards the conversion gives the least
+//! i32, which the packs saturate. The other paths have no such values, and apply bounds to bytes. Zero points are added
+//! after rounding.
 #![allow(unsafe_code, reason = "vector loads and stores through the pointers of a tile")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
@@ -61,7 +62,6 @@ pub(super) unsafe fn store_by<const NV: usize, const PATH: u8>(
 ) {
     // SAFETY: by the caller's promise.
     unsafe {
-        let top = _mm512_set1_ps((e.qmax - e.zero_point) as f32);
         let zp = _mm512_set1_epi16(e.zero_point as i16);
         let mut x = [_mm512_setzero_ps(); NV];
         for v in 0..NV {
@@ -84,12 +84,12 @@ pub(super) unsafe fn store_by<const NV: usize, const PATH: u8>(
         }
         let mut q = [_mm512_setzero_si512(); NV];
         for v in 0..NV {
-            q[v] = _mm512_cvtps_epi32(_mm512_min_ps(x[v], top));
+            q[v] = _mm512_cvtps_epi32(x[v]);
         }
         if NV == 4 {
             let low = _mm512_adds_epi16(_mm512_packs_epi32(q[0], q[1]), zp);
             let high = _mm512_adds_epi16(_mm512_packs_epi32(q[2], q[3]), zp);
-            let q = _mm512_max_epu8(_mm512_packus_epi16(low, high), _mm512_set1_epi8(e.qmin as i8));
+            let q = bounded(_mm512_packus_epi16(low, high), e);
             if c.width >= 64 {
                 _mm512_storeu_si512(y.cast(), q);
             } else {
@@ -98,8 +98,7 @@ pub(super) unsafe fn store_by<const NV: usize, const PATH: u8>(
             return;
         }
         if NV >= 2 {
-            let w = _mm512_adds_epi16(_mm512_packs_epi32(q[0], q[1]), zp);
-            let w = _mm512_max_epi16(w, _mm512_set1_epi16(e.qmin as i16));
+            let w = bounded_words(_mm512_adds_epi16(_mm512_packs_epi32(q[0], q[1]), zp), e);
             if c.width >= 32 {
                 _mm256_storeu_si256(y.cast(), _mm512_cvtepi16_epi8(w));
             } else {
@@ -107,9 +106,8 @@ pub(super) unsafe fn store_by<const NV: usize, const PATH: u8>(
             }
         }
         if NV % 2 == 1 {
-            // Below, the conversion saturates at the least i32: the zero point is added where it cannot wrap.
-            let low = _mm512_set1_epi32(e.qmin - e.zero_point);
-            let q = _mm512_add_epi32(_mm512_max_epi32(q[NV - 1], low), _mm512_set1_epi32(e.zero_point));
+            let q = _mm512_add_epi32(q[NV - 1], _mm512_set1_epi32(e.zero_point));
+            let q = _mm512_max_epi32(_mm512_min_epi32(q, _mm512_set1_epi32(e.qmax)), _mm512_set1_epi32(e.qmin));
             let (y, width) = (y.add((NV - 1) * LANES), c.width - (NV - 1) * LANES);
             if width >= LANES {
                 _mm_storeu_si128(y.cast(), _mm512_cvtepi32_epi8(q));
@@ -151,22 +149,19 @@ pub(super) unsafe fn store_side<const NV: usize, const MR: usize, const PATH: u8
                 }
             }
         }
-        let top = (e.qmax - e.zero_point) as f32;
         let (low, high) = match &e.activation {
-            Some(form) if PATH == Path::Activation as u8 => {
-                (levels(form, [x[0], x[1]], top), levels(form, [x[2], x[3]], top))
-            }
+            Some(form) if PATH == Path::Activation as u8 => (levels(form, [x[0], x[1]]), levels(form, [x[2], x[3]])),
             _ => {
                 let mut q = [_mm512_setzero_si512(); 4];
                 for k in 0..4 {
-                    q[k] = _mm512_cvtps_epi32(_mm512_min_ps(x[k], _mm512_set1_ps(top)));
+                    q[k] = _mm512_cvtps_epi32(x[k]);
                 }
                 (_mm512_packs_epi32(q[0], q[1]), _mm512_packs_epi32(q[2], q[3]))
             }
         };
         let zp = _mm512_set1_epi16(e.zero_point as i16);
         let q = _mm512_packus_epi16(_mm512_adds_epi16(low, zp), _mm512_adds_epi16(high, zp));
-        let q = _mm512_max_epu8(q, _mm512_set1_epi8(e.qmin as i8));
+        let q = bounded(q, e);
         // Each 128-bit lane holds a part of every row: row after row.
         let q = match NV {
             2 => _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), q),
@@ -194,21 +189,34 @@ pub(super) unsafe fn store_side<const NV: usize, const MR: usize, const PATH: u8
     }
 }
 
+/// Bytes within the output's bounds.
+#[inline(always)]
+pub(in crate::qconv) unsafe fn bounded(q: __m512i, e: &Epilogue) -> __m512i {
+    // SAFETY: the caller enables the features.
+    unsafe { _mm512_max_epu8(_mm512_min_epu8(q, _mm512_set1_epi8(e.qmax as i8)), _mm512_set1_epi8(e.qmin as i8)) }
+}
+
+/// Words within the output's bounds.
+#[inline(always)]
+unsafe fn bounded_words(q: __m512i, e: &Epilogue) -> __m512i {
+    // SAFETY: the caller enables the features.
+    unsafe { _mm512_max_epi16(_mm512_min_epi16(q, _mm512_set1_epi16(e.qmax as i16)), _mm512_set1_epi16(e.qmin as i16)) }
+}
+
 /// Stores activations of `NV` vectors.
 #[inline(always)]
 unsafe fn store_activated<const NV: usize>(form: &Form, x: &[__m512; NV], c: &Columns, e: &Epilogue, y: *mut u8) {
     // SAFETY: as in `store_by`.
     unsafe {
-        let (top, zp) = ((e.qmax - e.zero_point) as f32, _mm512_set1_epi16(e.zero_point as i16));
+        let zp = _mm512_set1_epi16(e.zero_point as i16);
         // A closure would not have the caller's instruction set.
         macro_rules! words {
             ($a:expr, $b:expr) => {
-                _mm512_adds_epi16(levels(form, [x[$a], x[$b]], top), zp)
+                _mm512_adds_epi16(levels(form, [x[$a], x[$b]]), zp)
             };
         }
-        let qmin = _mm512_set1_epi8(e.qmin as i8);
         if NV == 4 {
-            let q = _mm512_max_epu8(_mm512_packus_epi16(words!(0, NV.min(2) - 1), words!(NV.min(3) - 1, NV - 1)), qmin);
+            let q = bounded(_mm512_packus_epi16(words!(0, NV.min(2) - 1), words!(NV.min(3) - 1, NV - 1)), e);
             if c.width >= 64 {
                 _mm512_storeu_si512(y.cast(), q);
             } else {
@@ -217,12 +225,12 @@ unsafe fn store_activated<const NV: usize>(form: &Form, x: &[__m512; NV], c: &Co
             return;
         }
         if NV >= 2 {
-            let w = _mm512_max_epi16(words!(0, NV.min(2) - 1), _mm512_set1_epi16(e.qmin as i16));
+            let w = bounded_words(words!(0, NV.min(2) - 1), e);
             _mm256_mask_storeu_epi8(y.cast(), mask(c.width, 32) as u32, _mm512_cvtepi16_epi8(w));
         }
         if NV % 2 == 1 {
             let w = words!(NV - 1, NV - 1);
-            let q = _mm512_max_epu8(_mm512_packus_epi16(w, w), qmin);
+            let q = bounded(_mm512_packus_epi16(w, w), e);
             // A dword of each lane: the others repeat it.
             let each = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
             let q = _mm512_castsi512_si128(_mm512_permutexvar_epi32(each, q));

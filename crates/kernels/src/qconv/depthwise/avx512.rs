@@ -90,11 +90,8 @@ pub(super) unsafe fn words<V: Vector, const PATH: u8>(acc: [V; 2], j: usize, c: 
     // SAFETY: columns are padded to a whole block.
     unsafe {
         let scale = [column_of::<V, _>(c.scale, j), column_of::<V, _>(c.scale, j + 1)];
-        let top = (e.qmax - e.zero_point) as f32;
         let (true, Some(form)) = (PATH == ACTIVATION, &e.activation) else {
-            let none = std::ptr::null();
-            let low = acc[0].requantize(scale[0], none, None, top);
-            return low.pack_words(acc[1].requantize(scale[1], none, None, top), e.zero_point);
+            return acc[0].round(scale[0]).pack_words(acc[1].round(scale[1]), e.zero_point);
         };
         let mut v = [_mm512_setzero_ps(); 2];
         for i in 0..2 {
@@ -103,7 +100,7 @@ pub(super) unsafe fn words<V: Vector, const PATH: u8>(acc: [V; 2], j: usize, c: 
                 v[i] = _mm512_add_ps(v[i], _mm512_loadu_ps(column_of::<V, _>(c.float_bias, j + i)));
             }
         }
-        V::narrow(_mm512_adds_epi16(levels(form, v, top), _mm512_set1_epi16(e.zero_point as i16)))
+        V::narrow(_mm512_adds_epi16(levels(form, v), _mm512_set1_epi16(e.zero_point as i16)))
     }
 }
 
@@ -368,7 +365,10 @@ impl Strip<'_> {
             for row in 0..RO {
                 for i in 0..OX {
                     let (y, _) = io.at(self.pixel + row * width + ox + i, self.channel);
-                    halves[0][row][i].pack_bytes(halves[1][row][i], e.qmin).store(y, self.mask);
+                    halves[0][row][i]
+                        .pack_bytes(halves[1][row][i], e.qmin)
+                        .least(V::splat8(e.qmax as u8))
+                        .store(y, self.mask);
                 }
             }
         }

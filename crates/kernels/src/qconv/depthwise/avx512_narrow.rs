@@ -5,6 +5,7 @@
 use super::avx512::{ACTIVATION, PLAIN, Staged, column_of, mask};
 use super::{Block, Depthwise};
 use crate::qconv::avx512::activation::levels;
+use crate::qconv::avx512::epilogue::bounded;
 use crate::qconv::avx512::vector::Vector;
 use crate::qconv::dense::Io;
 use crate::qconv::tile::{Columns, Path};
@@ -127,7 +128,7 @@ impl Narrow<'_> {
             for row in 0..RO {
                 for i in 0..OX {
                     let first = ox + i * side;
-                    let bytes = words[0][row][i].pack_bytes(words[1][row][i], e.qmin);
+                    let bytes = bounded(_mm512_packus_epi16(words[0][row][i], words[1][row][i]), e);
                     let pixels = side.min(self.count - first);
                     let (y, _) = io.at(self.pixel + row * width + first, self.channel);
                     if io.y_stride == V::BYTES && self.columns.width == V::BYTES {
@@ -148,17 +149,13 @@ impl Narrow<'_> {
     #[inline(always)]
     unsafe fn words<const PATH: u8>(&self, v: [__m512; 2]) -> __m512i {
         let e = &self.dw.epilogue;
-        let (top, zero) = ((e.qmax - e.zero_point) as f32, e.zero_point as i16);
         // SAFETY: by the caller's promise.
         unsafe {
             let words = match &e.activation {
-                Some(form) if PATH == ACTIVATION => levels(form, v, top),
-                _ => _mm512_packs_epi32(
-                    _mm512_cvtps_epi32(_mm512_min_ps(v[0], _mm512_set1_ps(top))),
-                    _mm512_cvtps_epi32(_mm512_min_ps(v[1], _mm512_set1_ps(top))),
-                ),
+                Some(form) if PATH == ACTIVATION => levels(form, v),
+                _ => _mm512_packs_epi32(_mm512_cvtps_epi32(v[0]), _mm512_cvtps_epi32(v[1])),
             };
-            _mm512_adds_epi16(words, _mm512_set1_epi16(zero))
+            _mm512_adds_epi16(words, _mm512_set1_epi16(e.zero_point as i16))
         }
     }
 

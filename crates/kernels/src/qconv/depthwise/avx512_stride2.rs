@@ -100,7 +100,7 @@ impl Depthwise {
                 if PATH != GENERAL {
                     let low = words::<V, PATH>([acc[0], acc[1]], 0, &c, e);
                     let high = words::<V, PATH>([acc[2], acc[3]], 2, &c, e);
-                    low.pack_bytes(high, e.qmin).store(y, source.mask);
+                    low.pack_bytes(high, e.qmin).least(V::splat8(e.qmax as u8)).store(y, source.mask);
                 } else {
                     finish(acc, &c, source.mask, e, y, r);
                 }
