@@ -310,6 +310,11 @@ impl Graph {
         self.metadata.get("quantize").is_some_and(|v| v == "divide")
     }
 
+    /// Whether products with a gate may be computed in fixed point, within a level of the exact ones.
+    pub fn fixes_gates(&self) -> bool {
+        self.metadata.get("gates").is_some_and(|v| v == "fixed")
+    }
+
     /// An empty graph with the constants, symbols, metadata and names for the outside of this one.
     pub fn shell(&self) -> Graph {
         Graph {

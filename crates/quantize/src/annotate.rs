@@ -348,6 +348,7 @@ impl<'a> Annotator<'a> {
             quantizer: quantizer.name().into(),
             divides: quantizer.divides(),
             unread_float: quantizer.leaves_unread_float(),
+            fixed_gates: quantizer.fixes_gates(),
             specs: self.specs,
             units: self.units.into_iter().map(|(u, _)| u).collect(),
             floats,

@@ -67,6 +67,8 @@ pub struct Annotations {
     pub divides: bool,
     /// Whether results that no quantized unit reads are left float.
     pub unread_float: bool,
+    /// Whether gates are multiplied in fixed point.
+    pub fixed_gates: bool,
     /// All specs; equal ones have one number.
     pub specs: Vec<Spec>,
     /// Units, in order of their roots.

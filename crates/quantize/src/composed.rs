@@ -64,6 +64,10 @@ impl Quantizer for Composed {
         self.parts.iter().all(|p| p.leaves_unread_float())
     }
 
+    fn fixes_gates(&self) -> bool {
+        self.parts.iter().all(|p| p.fixes_gates())
+    }
+
     fn corrects_biases(&self) -> bool {
         self.parts.iter().all(|p| p.corrects_biases())
     }

@@ -45,8 +45,17 @@ struct Head {
     extends: Option<Spanned<String>>,
     arithmetic: Option<Arithmetic>,
     unread: Option<Unread>,
+    gates: Option<Gates>,
     bias_correction: Option<bool>,
     equalization: Option<bool>,
+}
+
+/// How products with a gate are computed.
+#[derive(Deserialize, Clone, Copy, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum Gates {
+    Fixed,
+    Exact,
 }
 
 /// What becomes of results that no quantized unit reads.
@@ -179,6 +188,7 @@ fn read_at(text: &str, file: &str, base: &Base<'_>, depth: usize) -> Result<Toml
         doc: raw.quantizer.doc,
         divides: raw.quantizer.arithmetic == Some(Arithmetic::Divide),
         unread_float: raw.quantizer.unread == Some(Unread::Float),
+        fixed_gates: raw.quantizer.gates == Some(Gates::Fixed),
         bias_correction: raw.quantizer.bias_correction == Some(true),
         equalization: raw.quantizer.equalization == Some(true),
         specs: vec![],
@@ -190,6 +200,7 @@ fn read_at(text: &str, file: &str, base: &Base<'_>, depth: usize) -> Result<Toml
     if let Some(p) = parent {
         q.divides = raw.quantizer.arithmetic.map_or(p.divides, |a| a == Arithmetic::Divide);
         q.unread_float = raw.quantizer.unread.map_or(p.unread_float, |u| u == Unread::Float);
+        q.fixed_gates = raw.quantizer.gates.map_or(p.fixed_gates, |g| g == Gates::Fixed);
         q.bias_correction = raw.quantizer.bias_correction.unwrap_or(p.bias_correction);
         q.equalization = raw.quantizer.equalization.unwrap_or(p.equalization);
         q.specs = p.specs;

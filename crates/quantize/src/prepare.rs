@@ -32,6 +32,8 @@ pub struct Prepared {
     pub divides: bool,
     /// Whether results that no quantized unit reads are left float.
     pub unread_float: bool,
+    /// Whether gates are multiplied in fixed point.
+    pub fixed_gates: bool,
     /// All specs.
     pub specs: Vec<Spec>,
     /// Units, in terms of [`Prepared::graph`].
@@ -93,6 +95,7 @@ pub fn prepare(g: &Graph, a: &Annotations) -> Result<Prepared> {
         graph: folded.graph,
         divides: a.divides,
         unread_float: a.unread_float,
+        fixed_gates: a.fixed_gates,
         specs: a.specs.clone(),
         units,
         groups,

@@ -102,6 +102,12 @@ pub trait Quantizer {
         false
     }
 
+    /// Whether products with a gate (a sigmoid's results, repeated over the pixels) may be computed in fixed point where
+    /// the model runs here: within a level of the exact product, and faster.
+    fn fixes_gates(&self) -> bool {
+        false
+    }
+
     /// Whether biases are corrected for what rounding the weights does on average, if that helps: see
     /// [`crate::correct_biases`].
     fn corrects_biases(&self) -> bool {
@@ -187,6 +193,7 @@ pub struct TomlQuantizer {
     pub(crate) doc: String,
     pub(crate) divides: bool,
     pub(crate) unread_float: bool,
+    pub(crate) fixed_gates: bool,
     pub(crate) bias_correction: bool,
     pub(crate) equalization: bool,
     pub(crate) specs: Vec<Spec>,
@@ -292,6 +299,10 @@ impl Quantizer for TomlQuantizer {
 
     fn leaves_unread_float(&self) -> bool {
         self.unread_float
+    }
+
+    fn fixes_gates(&self) -> bool {
+        self.fixed_gates
     }
 
     fn corrects_biases(&self) -> bool {

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores through pointers")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
+use super::gate::{Gate, Operands};
 use super::{Formula, QBinary};
 use crate::{Isa, Level};
 use cleave_numerics::{QProduct, QSum};
@@ -101,5 +102,32 @@ unsafe fn sum(s: &QSum, one: &QBinary, a: &[u8], b: &[u8], y: &mut [u8]) {
             }
             rounded(v, one)
         });
+    }
+}
+
+/// A product with a gate whose operands stand in the order of unpacks; `a` and `y` are of one length, at most theirs.
+pub(super) fn gate(isa: Isa, g: &Gate, a: &[u8], o: &Operands, y: &mut [u8]) {
+    assert!(isa.level() == Level::Avx512 && a.len() == y.len() && a.len() <= o.gates.len());
+    // SAFETY: the token proves the features; the operands are multiples of 64.
+    unsafe { gate_avx512(g, a, o, y) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn gate_avx512(g: &Gate, a: &[u8], o: &Operands, y: &mut [u8]) {
+    let (qmin, qmax) = (_mm512_set1_epi8(g.y.qmin as i8), _mm512_set1_epi8(g.y.qmax as i8));
+    let (zero, bits) = (_mm512_setzero_si512(), _mm_cvtsi32_si128(g.bits as i32));
+    for start in (0..a.len()).step_by(64) {
+        let mask = u64::MAX >> (64 - (a.len() - start).min(64));
+        // SAFETY: bytes are masked by the length; operands are whole blocks.
+        unsafe {
+            let x = _mm512_maskz_loadu_epi8(mask, a.as_ptr().add(start).cast());
+            let (gates, fixed) = (o.gates.as_ptr().add(start), o.fixed.as_ptr().add(start));
+            let low = _mm512_mulhi_epu16(_mm512_unpacklo_epi8(zero, x), _mm512_loadu_si512(gates.cast()));
+            let high = _mm512_mulhi_epu16(_mm512_unpackhi_epi8(zero, x), _mm512_loadu_si512(gates.add(32).cast()));
+            let low = _mm512_sra_epi16(_mm512_adds_epi16(low, _mm512_loadu_si512(fixed.cast())), bits);
+            let high = _mm512_sra_epi16(_mm512_adds_epi16(high, _mm512_loadu_si512(fixed.add(32).cast())), bits);
+            let q = _mm512_max_epu8(_mm512_min_epu8(_mm512_packus_epi16(low, high), qmax), qmin);
+            _mm512_mask_storeu_epi8(y.as_mut_ptr().add(start).cast(), mask, q);
+        }
     }
 }

@@ -2,6 +2,9 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod gate;
+
+pub use gate::Gate;
 
 use crate::pointwise::{Quantize, Quantizer, fma};
 use crate::quant::Dequantize;

@@ -126,6 +126,9 @@ fn build(p: &Prepared, settled: &Settled) -> Result<(Graph, Vec<String>)> {
     if p.divides {
         graph.metadata.insert("quantize".into(), "divide".into());
     }
+    if p.fixed_gates {
+        graph.metadata.insert("gates".into(), "fixed".into());
+    }
     let graph = transform::prune(&graph);
     check::check(&graph, &c.members)?;
     Ok((graph, c.notes))

@@ -7,7 +7,7 @@ use cleave_kernels::gemm_f32::MatMulF32;
 use cleave_kernels::layer_norm::LayerNorm;
 use cleave_kernels::lut::Lut;
 use cleave_kernels::pointwise::Quantize;
-use cleave_kernels::qbinary::QBinary;
+use cleave_kernels::qbinary::{Gate, QBinary};
 use cleave_kernels::quant::quantize_from_nchw;
 use cleave_kernels::reduce::{Reduction, reduce};
 use cleave_kernels::resize::Resize;
@@ -40,6 +40,8 @@ pub(crate) enum Dense {
     QBinary(QBinary),
     /// The same with one level for each image and channel as the second operand: `[n, pixels, c]`.
     QGate(QBinary, [usize; 3]),
+    /// The same in fixed point.
+    Gate(Gate, [usize; 3]),
     /// `[n, c, pixels]` of floats as levels with the channels last.
     QuantizeNchw(Isa, Quantize, [usize; 3]),
 }
@@ -57,6 +59,7 @@ impl Kernel for Dense {
             Dense::Resize(..) => "resize_u8".into(),
             Dense::Lut(lut) => lut.kernel_name(),
             Dense::QBinary(q) | Dense::QGate(q, _) => q.kernel_name(),
+            Dense::Gate(g, _) => g.kernel_name(),
             Dense::QuantizeNchw(..) => "quantize_nchw".into(),
         }
     }
@@ -82,6 +85,7 @@ impl Kernel for Dense {
             Dense::Resize(r, true) => r.run_u8(pool, x, y)?,
             Dense::Lut(lut) => lut.run(pool, x, y)?,
             Dense::QGate(q, dims) => q.run_gate(pool, *dims, x, io.reads[1], y)?,
+            Dense::Gate(g, dims) => g.run(pool, *dims, x, io.reads[1], y)?,
             Dense::QBinary(q) => q.run(pool, x, io.reads[io.reads.len() - 1], y)?,
             Dense::QuantizeNchw(isa, q, dims) => quantize_from_nchw(*isa, pool, q, *dims, floats(x), y)?,
         }

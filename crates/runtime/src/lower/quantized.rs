@@ -11,7 +11,7 @@ use cleave_ir::{Arg, NodeId};
 use cleave_kernels::ThreadPool;
 use cleave_kernels::lut::Lut;
 use cleave_kernels::pointwise::{Binary, Builder, Data, DataMut, Input, Output, Pointwise, Quantize};
-use cleave_kernels::qbinary::{QBinary, QOp};
+use cleave_kernels::qbinary::{Gate, QBinary, QOp};
 use cleave_kernels::quant::Dequantize;
 use cleave_numerics::DType;
 
@@ -218,7 +218,13 @@ impl Operands {
         } else if b.shape == shape && b.is_dense(&order) {
             Some(Dense::QBinary(body))
         } else if a.is_channels_last() && b.shape == [shape[0], shape[1], 1, 1] && b.is_dense(&row_major(4)) {
-            Some(Dense::QGate(body, [shape[0], shape[2..].iter().product(), shape[1]]))
+            let dims = [shape[0], shape[2..].iter().product(), shape[1]];
+            let gate = Gate::new(l.isa, part(&qa), part(&qb), to);
+            let fixed = self.op == Binary::Mul && l.g.fixes_gates() && dims[2] <= Gate::CHANNELS;
+            Some(match gate {
+                Some(gate) if fixed => Dense::Gate(gate, dims),
+                _ => Dense::QGate(body, dims),
+            })
         } else {
             None
         };
