@@ -20,5 +20,8 @@ pub use requant::{add_residual, bias_to_i32, multiplier, requantize, requantize_
 /// Rounds half to even, as IEEE 754's default mode and every quantizer here does.
 #[inline(always)]
 pub fn rne(x: f32) -> f32 {
-    x.round_ties_even()
+    // What has 24 bits before the point is an integer; adding it to what is less rounds that. Unlike
+    // `f32::round_ties_even`, which is a call where the target has no such instruction, this vectorises.
+    let whole = 8_388_608f32.copysign(x);
+    if x.abs() < 8_388_608.0 { ((x + whole) - whole).copysign(x) } else { x }
 }

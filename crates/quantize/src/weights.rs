@@ -59,14 +59,16 @@ pub(crate) fn quantize_weight(
     scales.iter_mut().for_each(|s| *s = in_type(*s, t.dtype()));
     let inner: usize = shape[axis + 1..].iter().product();
     let QRange { min, max, dtype } = spec.range;
-    let rows = x.chunks(inner.max(1)).enumerate().flat_map(|(i, row)| {
+    let mut levels = Vec::with_capacity(x.len());
+    for (i, row) in x.chunks(inner.max(1)).enumerate() {
         let (scale, zp) = (scales[i % shape[axis]], zero_points[i % shape[axis]]);
         let inverse = reciprocal_per_channel(scale);
-        row.iter().map(move |v| {
-            if divides { quantize_div(*v, scale, zp, min, max) } else { quantize_recip(*v, inverse, zp, min, max) }
-        })
-    });
-    let q = integers(shape, rows, dtype);
+        match divides {
+            true => levels.extend(row.iter().map(|v| quantize_div(*v, scale, zp, min, max))),
+            false => levels.extend(row.iter().map(|v| quantize_recip(*v, inverse, zp, min, max))),
+        }
+    }
+    let q = integers(shape, levels.into_iter(), dtype);
     let flat = |(reach, s): &(f32, &f32)| {
         spec.eps > LEAST_SCALE && **s <= spec.eps && *reach > 0.0 && *reach < **s * LEAST_LEVELS
     };

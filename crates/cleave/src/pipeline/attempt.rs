@@ -1,8 +1,7 @@
 //! Ways to quantize a graph, and how well each does.
 
-use super::check::{Check, Gain, check};
+use super::check::{Check, Gain, Wanted};
 use super::{Samples, Settings};
-use crate::backend::CpuEvaluator;
 use crate::error::{Error, Result};
 use cleave_quantize::{Converted, Prepared, Statistics, Status};
 
@@ -22,7 +21,7 @@ impl Attempt {
         prepared: Prepared,
         graph: Option<&Prepared>,
         statistics: &Statistics,
-        evaluator: &mut CpuEvaluator,
+        wanted: Option<&Wanted>,
         samples: Option<&(impl Samples + ?Sized)>,
         settings: &Settings,
     ) -> Result<Attempt> {
@@ -35,9 +34,9 @@ impl Attempt {
             let why = first.map_or(String::new(), |(n, why)| format!("; {n}: {why}"));
             return Err(Error::NothingLeft(why));
         }
-        let check = match samples {
-            Some(samples) => check(&prepared, &converted.graph, evaluator, samples, settings)?,
-            None => Check::default(),
+        let check = match (wanted, samples) {
+            (Some(wanted), Some(samples)) => wanted.check(&prepared.graph, &converted.graph, samples, settings)?,
+            _ => Check::default(),
         };
         Ok(Attempt { prepared, converted, check, equalized: false })
     }
@@ -46,13 +45,13 @@ impl Attempt {
     pub(super) fn corrected(
         self,
         statistics: &Statistics,
-        evaluator: &mut CpuEvaluator,
+        wanted: Option<&Wanted>,
         samples: Option<&(impl Samples + ?Sized)>,
         settings: &Settings,
     ) -> Result<Attempt> {
         let better = cleave_quantize::correct_biases(&self.prepared, &self.converted.graph, statistics);
         let Some((other, biases)) = better else { return Ok(self) };
-        let other = Attempt::new(self.prepared.clone(), Some(&other), statistics, evaluator, samples, settings)?;
+        let other = Attempt::new(self.prepared.clone(), Some(&other), statistics, wanted, samples, settings)?;
         Ok(self.or(other, "bias_correction", biases))
     }
 

@@ -5,7 +5,7 @@ use crate::backend::{Backend, CpuEvaluator};
 use crate::error::{Error, Result};
 use crate::metrics::{Comparison, Similarity};
 use cleave_ir::{Graph, NodeId, Tensor};
-use cleave_quantize::{Evaluator, NonFinite, Prepared};
+use cleave_quantize::{Evaluator, NonFinite};
 use cleave_runtime::Session;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub struct Check {
     pub samples: usize,
     /// Each output by name.
     pub outputs: Vec<(String, Similarity)>,
-    /// Results of quantized units, those with the least SQNR first.
+    /// Results of quantized units on the first of these samples, those with the least SQNR first.
     pub worst: Vec<(String, Similarity)>,
     /// SQNR in dB by which each output is judged; none of those that are integers, of which differences say nothing.
     pub judged: Vec<Option<f64>>,
@@ -62,52 +62,102 @@ impl Check {
     }
 }
 
-/// Runs both graphs on the first samples and compares outputs, and the results of units by node name.
-pub(super) fn check(
-    float: &Prepared,
+/// What the float graph gives for the first samples: every attempt is measured by it.
+pub(super) struct Wanted {
+    samples: usize,
+    outputs: Vec<Vec<Tensor>>,
+}
+
+impl Wanted {
+    pub(super) fn new(
+        float: &Graph,
+        evaluator: &mut CpuEvaluator,
+        samples: &(impl Samples + ?Sized),
+        settings: &Settings,
+    ) -> Result<Wanted> {
+        let mut wanted = Wanted { samples: 0, outputs: vec![] };
+        for inputs in first_inputs(float, samples, settings.check, settings) {
+            let outputs = evaluator.run(float, &inputs?, &[], &mut |_, _| {});
+            wanted.outputs.push(outputs.map_err(|e| Error::other(e.to_string()))?);
+            wanted.samples += batch_size(float);
+        }
+        Ok(wanted)
+    }
+
+    /// Runs a quantized graph on the same samples and compares outputs.
+    pub(super) fn check(
+        &self,
+        float: &Graph,
+        quantized: &Graph,
+        samples: &(impl Samples + ?Sized),
+        settings: &Settings,
+    ) -> Result<Check> {
+        let mut session = Backend::Cpu(Box::new(Session::new(quantized, settings.run)?));
+        let mut outputs = vec![Comparison::default(); float.output_names.len()];
+        for (inputs, want) in first_inputs(float, samples, settings.check, settings).zip(&self.outputs) {
+            let got = session.run(&inputs?, &[], &mut |_, _| {})?;
+            for (c, (a, b)) in outputs.iter_mut().zip(want.iter().zip(&got)) {
+                c.add(a, b).map_err(Error::Other)?;
+            }
+        }
+        let outputs: Vec<_> = float.output_names.iter().cloned().zip(outputs.iter().map(Comparison::finish)).collect();
+        let judged = float.results().iter().zip(&outputs).map(|(id, (_, s))| judge(float, *id, s)).collect();
+        Ok(Check { samples: self.samples, outputs, judged, ..Check::default() })
+    }
+}
+
+/// Samples on which the results of layers are compared, if they are small: of each there are many elements.
+const LAYER_SAMPLES: usize = 2;
+/// Bytes of float results that are kept for more than one sample.
+const LAYER_BYTES: usize = 32 << 20;
+
+/// Runs both graphs, one after the other, on a few samples and compares the results of units by node name, those with the
+/// least SQNR first.
+pub(super) fn layers(
+    float: &Graph,
     quantized: &Graph,
-    evaluator: &mut CpuEvaluator,
+    mut evaluator: CpuEvaluator,
     samples: &(impl Samples + ?Sized),
     settings: &Settings,
-) -> Result<Check> {
-    let step = batch_size(&float.graph);
-    let mut session = Backend::Cpu(Box::new(Session::new(quantized, settings.run)?));
-    let pairs = quantized_values(&float.graph, quantized);
+) -> Result<Vec<(String, Similarity)>> {
+    let pairs = quantized_values(float, quantized);
     let taps: Vec<NodeId> = pairs.keys().copied().collect();
-    let mut check = Check::default();
-    let mut outputs = vec![Comparison::default(); float.graph.output_names.len()];
-    let mut layers: IndexMap<NodeId, Comparison> = IndexMap::new();
-    let other: Vec<NodeId> = pairs.values().copied().collect();
-    let mut wrong = None;
-    for inputs in first_inputs(&float.graph, samples, settings.check, settings) {
+    let mut runs: Vec<(Vec<Tensor>, IndexMap<NodeId, Tensor>)> = vec![];
+    let mut bytes = 0;
+    for inputs in first_inputs(float, samples, settings.check.min(LAYER_SAMPLES), settings) {
         let inputs = inputs?;
-        check.samples += step;
-        let mut seen: IndexMap<NodeId, Tensor> = IndexMap::new();
-        let want = evaluator.run(&float.graph, &inputs, &taps, &mut |id, t| {
+        if !runs.is_empty() && bytes > LAYER_BYTES {
+            break;
+        }
+        let mut seen = IndexMap::new();
+        let ran = evaluator.run(float, &inputs, &taps, &mut |id, t| {
             if let Some(q) = pairs.get(&id) {
+                bytes += 4 * t.len();
                 seen.insert(*q, t.clone());
             }
         });
-        let want = want.map_err(|e| Error::other(e.to_string()))?;
-        let got = session.run(&inputs, &other, &mut |id, t| {
+        ran.map_err(|e| Error::other(e.to_string()))?;
+        runs.push((inputs, seen));
+    }
+    drop(evaluator);
+    let mut session = Backend::Cpu(Box::new(Session::new(quantized, settings.run)?));
+    let other: Vec<NodeId> = pairs.values().copied().collect();
+    let mut layers: IndexMap<NodeId, Comparison> = IndexMap::new();
+    let mut wrong = None;
+    for (inputs, seen) in runs {
+        session.run(&inputs, &other, &mut |id, t| {
             if let Some(f) = seen.get(&id) {
                 wrong = wrong.take().or(layers.entry(id).or_default().add(f, &dequantized(quantized, id, t)).err());
             }
         })?;
-        if let Some(why) = wrong.take() {
-            return Err(Error::other(format!("float and quantized values do not compare: {why}")));
-        }
-        for (c, (a, b)) in outputs.iter_mut().zip(want.iter().zip(&got)) {
-            c.add(a, b).map_err(Error::Other)?;
-        }
     }
-    check.outputs = float.graph.output_names.iter().cloned().zip(outputs.iter().map(Comparison::finish)).collect();
-    let results = float.graph.results();
-    check.judged = results.iter().zip(&check.outputs).map(|(id, (_, s))| judge(&float.graph, *id, s)).collect();
+    if let Some(why) = wrong {
+        return Err(Error::other(format!("float and quantized values do not compare: {why}")));
+    }
     let of: IndexMap<NodeId, NodeId> = pairs.iter().map(|(f, q)| (*q, *f)).collect();
-    check.worst = layers.iter().map(|(q, c)| (float.graph.node(of[q]).name.clone(), c.finish())).collect();
-    check.worst.sort_by(|a, b| a.1.sqnr_db.total_cmp(&b.1.sqnr_db));
-    Ok(check)
+    let mut worst: Vec<_> = layers.iter().map(|(q, c)| (float.node(of[q]).name.clone(), c.finish())).collect();
+    worst.sort_by(|a, b| a.1.sqnr_db.total_cmp(&b.1.sqnr_db));
+    Ok(worst)
 }
 
 /// The SQNR in dB by which an output is judged.

@@ -16,6 +16,7 @@ use crate::backend::CpuEvaluator;
 use crate::error::{Error, Result};
 use crate::model::is_quantized;
 use attempt::Attempt;
+use check::Wanted;
 use cleave_ir::Graph;
 use cleave_quantize::{
     Annotations, CalibrateOptions, Converted, NonFinite, ObserverKind, Prepared, QuantizeError, Quantizer, Selection,
@@ -217,9 +218,11 @@ pub fn finish(
     let Ready { raised, annotations, prepared, equalized, corrects_biases, mut evaluator, mut clock } = ready;
     // What rounding does on average is known where inputs have been seen.
     let corrects_biases = corrects_biases && learnt.statistics.samples > 0;
-    let mut attempt = |prepared: Prepared, statistics: &Statistics| {
-        let a = Attempt::new(prepared, None, statistics, &mut evaluator, samples, settings)?;
-        if corrects_biases { a.corrected(statistics, &mut evaluator, samples, settings) } else { Ok(a) }
+    // Equalized layers compute what the others do, to the bit: one float run serves all attempts.
+    let wanted = samples.map(|s| Wanted::new(&prepared.graph, &mut evaluator, s, settings)).transpose()?;
+    let attempt = |prepared: Prepared, statistics: &Statistics| {
+        let a = Attempt::new(prepared, None, statistics, wanted.as_ref(), samples, settings)?;
+        if corrects_biases { a.corrected(statistics, wanted.as_ref(), samples, settings) } else { Ok(a) }
     };
     let mut best = attempt(prepared, &learnt.statistics)?;
     clock.lap("convert");
@@ -235,7 +238,11 @@ pub fn finish(
         }
         (None, _) => {}
     }
-    let Attempt { prepared, converted, check, equalized } = best;
+    let Attempt { prepared, converted, mut check, equalized } = best;
+    if let Some(samples) = samples {
+        check.worst = check::layers(&prepared.graph, &converted.graph, evaluator, samples, settings)?;
+        clock.lap("check");
+    }
     Ok(Quantized { raised, annotations, prepared, equalized, learnt, converted, check, seconds: clock.laps })
 }
 
