@@ -50,7 +50,7 @@ fn zero_point(o: &mut Out<'_, '_>, id: NodeId, zero: Tensor) -> String {
     }
     let name = o.w.constant(&wish, zero);
     if four {
-        o.w.narrow.insert(name.clone());
+        o.w.whole.narrow.insert(name.clone());
     }
     name
 }
@@ -135,7 +135,7 @@ fn dequantize(o: &mut Out<'_, '_>) -> Step {
     }
     let (scale, zero, axis) = params(o, o.id)?;
     if four_bits(o.w.g, o.id) {
-        o.w.narrow.insert(x.clone());
+        o.w.whole.narrow.insert(x.clone());
     }
     let attrs = axis.map(|a| int("axis", a)).into_iter().collect();
     o.done("DequantizeLinear", vec![x, scale, zero], attrs)
@@ -150,7 +150,7 @@ pub(super) fn dequantize_as(
 ) -> Result<String, String> {
     let (scale, zero, at) = params(o, id)?;
     if four_bits(o.w.g, id) {
-        o.w.narrow.insert(value.clone());
+        o.w.whole.narrow.insert(value.clone());
     }
     let attrs = at.map(|a| int("axis", axis(a))).into_iter().collect();
     Ok(o.push("DequantizeLinear", vec![value, scale, zero], attrs))
