@@ -12,11 +12,8 @@ use cleave_ir::{Arg, Dim, Graph, Kind, Meta, NodeId, Tensor};
 use cleave_numerics::DType;
 use std::collections::BTreeSet;
 
-pub(super) const OPS: &[Entry] = &[
-    ("higher_order.cond", 13, cond),
-    ("higher_order.while_loop", 13, while_loop),
-    ("higher_order.scan", 13, scan),
-];
+pub(super) const OPS: &[Entry] =
+    &[("higher_order.cond", 13, cond), ("higher_order.while_loop", 13, while_loop), ("higher_order.scan", 13, scan)];
 
 type Step = Result<(), String>;
 
@@ -157,7 +154,12 @@ fn nested(
 }
 
 fn attribute(name: &str, g: GraphProto) -> AttributeProto {
-    AttributeProto { name: name.into(), r#type: AttributeType::Graph.into(), g: Some(Box::new(g)), ..Default::default() }
+    AttributeProto {
+        name: name.into(),
+        r#type: AttributeType::Graph.into(),
+        g: Some(Box::new(g)),
+        ..Default::default()
+    }
 }
 
 fn metas(g: &Graph) -> Vec<Meta> {
@@ -195,9 +197,8 @@ fn while_loop(o: &mut Out<'_, '_>) -> Step {
     let one = |r: Vec<String>| r.into_iter().next().ok_or("a condition without result");
     let keep = one(inline(o.w, again, &on(&start))?)?;
     let name = o.node.name.clone();
-    let scalar = |w: &mut Writer<'_>, what: &str, dtype| {
-        info(&w.fresh(&format!("{name}_{what}")), &Meta::tensor(dtype, vec![]))
-    };
+    let scalar =
+        |w: &mut Writer<'_>, what: &str, dtype| info(&w.fresh(&format!("{name}_{what}")), &Meta::tensor(dtype, vec![]));
     let mut input = vec![scalar(o.w, "iteration", DType::I64), scalar(o.w, "again", DType::Bool)];
     let carried = inputs(o.w, &name, step, start.len());
     let own: Vec<String> = carried.iter().map(|v| v.name.clone()).collect();
