@@ -69,6 +69,20 @@ fn floats(v: &[f32]) -> Tensor {
     Tensor::new(&[v.len()], v.to_vec())
 }
 
+/// The graph of the file that it is written as, which gives the same results on these inputs.
+fn again(g: &Graph, inputs: &[Tensor]) -> Graph {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("again.onnx");
+    cleave::pipeline::write(&path, g).unwrap();
+    let back = onnx::read_onnx(&path).unwrap();
+    assert_eq!((&back.input_names, &back.output_names), (&g.input_names, &g.output_names));
+    for ((a, got), (b, want)) in run(&back, inputs).into_iter().zip(run(g, inputs)) {
+        // A bias beside a product of matrices of three dimensions is a sum of its own.
+        assert!(a == b && got.iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-7), "{got:?}, expected {want:?}");
+    }
+    back
+}
+
 fn count(g: &Graph, op: &str) -> usize {
     g.op_counts().get(op).copied().unwrap_or(0)
 }
@@ -114,7 +128,9 @@ fn a_known_branch_is_taken_and_an_unknown_one_is_carried() {
     let g = read(&open);
     assert_eq!(count(&g, "higher_order.cond"), 1);
     for (k, want) in [(true, [2.0, -4.0]), (false, [-1.0, 2.0])] {
-        assert_eq!(run(&g, &[floats(&[1.0, -2.0]), Tensor::from_bools(&[], &[k])])[0].1, want);
+        let inputs = [floats(&[1.0, -2.0]), Tensor::from_bools(&[], &[k])];
+        assert_eq!(run(&g, &inputs)[0].1, want);
+        assert_eq!(count(&again(&g, &inputs), "higher_order.cond"), 1);
     }
 }
 
@@ -163,8 +179,10 @@ fn loops_run_until_their_condition_or_their_count_ends() {
     assert_eq!(count(&g, "higher_order.while_loop"), 1);
     let all = [7.0, 1.0, 14.0, 2.0, 28.0, 4.0];
     for (n, y, steps) in [(2i64, [28.0, 4.0], 2), (9, [56.0, 8.0], 3), (0, [7.0, 1.0], 0)] {
-        let out = run(&g, &[floats(&[7.0, 1.0]), Tensor::scalar(n)]);
+        let inputs = [floats(&[7.0, 1.0]), Tensor::scalar(n)];
+        let out = run(&g, &inputs);
         assert_eq!(out, [(vec![2], y.to_vec()), (vec![steps, 2], all[..2 * steps].to_vec())], "{n}");
+        assert_eq!(count(&again(&g, &inputs), "higher_order.while_loop"), 1);
     }
     // A count that is known, and a condition that is: step by step.
     let b = body(&["i", "k", "v"], &["k", "w"], vec![node("Add", &["v", "v"], &["w"], vec![])]);
@@ -180,8 +198,9 @@ fn what_a_loop_carries_may_grow() {
     let nodes = vec![node("Loop", &["n", "", "x"], &["y"], vec![graph_of("body", b)])];
     let input = vec![value("x", DType::F32, &["2"]), value("n", DType::I64, &[])];
     let g = read(&model(input, vec![], nodes, &["y"]));
-    let out = run(&g, &[floats(&[1.0, 2.0]), Tensor::scalar(2i64)]);
-    assert_eq!(out, [(vec![6], vec![1.0, 2.0, 1.0, 2.0, 1.0, 2.0])]);
+    let inputs = [floats(&[1.0, 2.0]), Tensor::scalar(2i64)];
+    assert_eq!(run(&g, &inputs), [(vec![6], vec![1.0, 2.0, 1.0, 2.0, 1.0, 2.0])]);
+    again(&g, &inputs);
     // A loop without an end is an error, not a hang.
     let forever = body(&["i", "k", "v"], &["k", "w"], vec![node("Neg", &["v"], &["w"], vec![])]);
     let nodes = vec![node("Loop", &["", "k0", "x"], &["y"], vec![graph_of("body", forever)])];
@@ -208,7 +227,42 @@ fn scans_give_the_same_step_by_step_and_as_an_op() {
     let x = Tensor::new(&[3, 2], vec![1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
     let want = [(vec![2], vec![9.0, 22.0]), (vec![3, 2], vec![2.0, 24.0, 8.0, 32.0, 18.0, 44.0])];
     assert_eq!(run(&known, std::slice::from_ref(&x)), want);
-    assert_eq!(run(&open, &[x]), want);
+    assert_eq!(run(&open, std::slice::from_ref(&x)), want);
+    assert_eq!(count(&again(&open, &[x]), "higher_order.scan"), 1);
+}
+
+/// Both directions of a layer, along sequences of different lengths and of any, from states that are given.
+#[test]
+fn recurrent_layers_of_any_length_are_written_as_scans() {
+    let (hidden, input) = (3usize, 2usize);
+    for (op, gates) in [("LSTM", 4), ("GRU", 3), ("RNN", 1)] {
+        let noise = |name: &str, shape: &[usize]| {
+            let v = (0..shape.iter().product()).map(|i: usize| ((i * 7 % 11) as f32 - 5.0) / 8.0).collect();
+            proto_of(name, &Tensor::new::<f32>(shape, v))
+        };
+        let constants = vec![
+            noise("w", &[2, gates * hidden, input]),
+            noise("r", &[2, gates * hidden, hidden]),
+            noise("b", &[2, 2 * gates * hidden]),
+            proto_of("n", &Tensor::new(&[2], vec![3i32, 2])),
+        ];
+        let way = AttributeProto {
+            r#type: 3,
+            s: Some("bidirectional".into()),
+            name: "direction".into(),
+            ..Default::default()
+        };
+        let nodes = vec![node(op, &["x", "w", "r", "b", "n", "h0"], &["y", "h"], vec![way])];
+        let inputs = vec![value("x", DType::F32, &["T", "2", "2"]), value("h0", DType::F32, &["2", "2", "3"])];
+        let g = read(&model(inputs, constants, nodes, &["y", "h"]));
+        let ramp = |shape: &[usize]| {
+            Tensor::new::<f32>(shape, (0..shape.iter().product()).map(|i: usize| i as f32 / 9.0 - 0.5).collect())
+        };
+        let x = [ramp(&[4, 2, 2]), ramp(&[2, 2, 3])];
+        let back = again(&g, &x);
+        assert_eq!((count(&g, "higher_order.scan"), count(&back, "higher_order.scan")), (2, 2), "{op}");
+        assert_eq!(run(&back, &x)[0].0, [4, 2, 2, 3]);
+    }
 }
 
 /// A recurrent layer of hidden size 1 on an input of size 1, whose weights are all 0.5.

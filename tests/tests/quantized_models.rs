@@ -77,12 +77,31 @@ fn what_nncf_quantized_runs_on_integers() {
 fn a_dynamically_quantized_lstm_gives_onnx_runtimes_results() {
     // Steps that are written out multiply levels, also those of the state.
     check("ort/lstm_5.onnx", 1e-6, 12, &["onnx", "clv"]);
-    // A scan has no form in ONNX here; inside, the state meets its weights in float.
-    check("ort/lstm.onnx", 1e-6, 2, &["clv"]);
+    // Inside a scan the state meets its weights in float.
+    check("ort/lstm.onnx", 1e-6, 2, &["onnx", "clv"]);
 }
 
 #[test]
 fn what_was_trained_for_quantization_runs_on_integers() {
     check("pt2e/qat.pt2", 1e-6, 2, ALL);
     check("pt2e/qat_x86.pt2", 1e-6, 2, ALL);
+}
+
+/// Fake quantization is that of the pair: on halves of a step, beyond the range, of weights and with several scales.
+#[test]
+fn what_was_prepared_and_not_converted_is_read_as_pairs() {
+    check("pt2e/prepared.pt2", 1e-6, 2, ALL);
+    // ONNX divides by the scale, which decides halves of a step otherwise.
+    check("pt2e/fake.pt2", 1e-5, 1, &["pt2", "clv"]);
+    let g = read_runnable(&fixture("pt2e/fake.pt2")).unwrap();
+    let levels = g.constants.iter().find(|(name, _)| name.ends_with(".levels")).unwrap();
+    assert_eq!((levels.0.as_str(), levels.1.dtype()), ("conv.weight.levels", cleave_numerics::DType::I8));
+    let (x, want) = recorded("pt2e/fake");
+    let (want, got) = (want.to_f32(), run(&g, &x).0);
+    // The first nine channels are the fake-quantized input.
+    let per = want.len() / 4;
+    for (a, b) in want.chunks(per).zip(got.to_f32().chunks(per)) {
+        let n = per / 17 * 9;
+        assert!(a[..n].iter().zip(&b[..n]).all(|(a, b)| a.to_bits() == b.to_bits() || (*a == 0.0 && *b == 0.0)));
+    }
 }

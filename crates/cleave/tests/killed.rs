@@ -6,11 +6,27 @@ mod common;
 
 use cleave_formats::npy;
 use common::json;
-use std::path::Path;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-const KILLS: u32 = 12;
+/// How often; `KILLS=100 cargo test -p cleave --test killed` for more.
+fn kills() -> u32 {
+    std::env::var("KILLS").map_or(12, |n| n.parse().expect("KILLS is a number"))
+}
+
+/// Files that are being written, or were, and their sizes.
+fn parts(dir: &Path) -> impl Iterator<Item = (PathBuf, u64)> {
+    let entries = std::fs::read_dir(dir).unwrap().filter_map(|e| e.ok());
+    let parts = entries.filter(|e| e.path().extension().is_some_and(|e| e == "part"));
+    parts.filter_map(|e| Some((e.path(), e.metadata().ok()?.len())))
+}
+
+/// How many of them have bytes and are not known.
+fn begun(dir: &Path, known: &HashSet<PathBuf>) -> usize {
+    parts(dir).filter(|(path, size)| *size > 0 && !known.contains(path)).count()
+}
 
 #[test]
 fn what_is_there_is_whole() {
@@ -24,15 +40,21 @@ fn what_is_there_is_whole() {
     // Two files that differ, and what each is like.
     let file = dir.path().join("out.clv");
     let mut whole = vec![];
-    let mut took = Duration::ZERO;
-    for quantizer in ["x86", "cpu"] {
-        let start = Instant::now();
-        json(dir.path(), &args(quantizer));
-        took = start.elapsed();
+    let took = ["x86", "cpu"].map(|quantizer| {
+        let run = || {
+            let start = Instant::now();
+            json(dir.path(), &args(quantizer));
+            start.elapsed()
+        };
+        let took = run().min(run());
         whole.push(std::fs::read(&file).unwrap());
-    }
+        took
+    });
     assert!(whole[0] != whole[1]);
-    for k in 0..KILLS {
+    let (kills, mut late, mut replaced, mut midst) = (kills(), 0, 0, 0);
+    let mut known = HashSet::new();
+    let mut before = std::fs::read(&file).unwrap();
+    for k in 0..kills {
         let now = args(if k % 2 == 0 { "x86" } else { "cpu" });
         let mut child = Command::new(env!("CARGO_BIN_EXE_cleave"))
             .current_dir(dir.path())
@@ -41,15 +63,21 @@ fn what_is_there_is_whole() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // From the first moment to just behind the last, and most of them where the file is written.
-        std::thread::sleep(took.mul_f64(if k % 4 == 0 {
-            f64::from(k) / f64::from(KILLS)
+        // Every fourth at some moment, the others as soon as bytes of the new file are there.
+        let share = f64::from(k) / f64::from(kills);
+        if k % 4 == 0 {
+            std::thread::sleep(took[(k % 2) as usize].mul_f64(1.1 * share));
         } else {
-            0.9 + f64::from(k) / 100.0
-        }));
+            while begun(dir.path(), &known) == 0 && child.try_wait().unwrap().is_none() {}
+        }
         let _ = child.kill();
-        child.wait().unwrap();
+        late += u32::from(child.wait().unwrap().success());
         let left = std::fs::read(&file).unwrap();
         assert!(whole.contains(&left), "kill {k}: {} bytes", left.len());
+        replaced += u32::from(left != before);
+        before = left;
+        midst += begun(dir.path(), &known);
+        known.extend(parts(dir.path()).map(|(path, _)| path));
     }
+    println!("{kills} kills, {midst} in the midst of writing, {late} after the end; {replaced} left another file");
 }

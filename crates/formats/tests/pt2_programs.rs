@@ -40,6 +40,13 @@ impl Made {
         self.tensors.insert(name.into(), json!({"dtype": dtype, "sizes": sizes, "strides": []}));
     }
 
+    fn constant(mut self, name: &'static str, dtype: i64, byte: u8) -> Made {
+        self.inputs.insert(0, json!({"buffer": {"arg": {"name": name}, "buffer_name": name, "persistent": true}}));
+        self.constants.push((name, dtype, byte));
+        self.state(name, dtype, &[]);
+        self
+    }
+
     /// A call with arguments by name and one result, which has the input's type and shape.
     fn call(mut self, target: &str, args: &[(&str, Value)], name: &str) -> Made {
         self.state(name, 7, &[2, 3, 4, 4]);
@@ -279,4 +286,34 @@ fn what_cannot_be_read_is_named() {
     assert_eq!(error(m), "node 'y' (mylib.deep.default): unknown op (and at 1 more nodes)");
     let m = Made::new().node("higher_order.map_impl", &[], json!([]), "map_impl");
     assert_eq!(error(m), "node 'map_impl' (higher_order.map_impl): unknown op");
+}
+
+#[test]
+fn what_observes_is_read_without_its_observer_or_refused() {
+    let int = |i: i64| json!({ "as_int": i });
+    let fused = |on: u8, quantizes: u8| {
+        let args = [
+            ("self", tensor("x")),
+            ("observer_on", tensor("o")),
+            ("fake_quant_on", tensor("q")),
+            ("running_min", tensor("o")),
+            ("running_max", tensor("o")),
+            ("scale", tensor("s")),
+            ("zero_point", tensor("z")),
+            ("averaging_const", json!({ "as_float": 0.01 })),
+            ("quant_min", int(0)),
+            ("quant_max", int(255)),
+            ("ch_axis", int(-1)),
+        ];
+        let m = Made::new().constant("o", 1, on).constant("q", 1, quantizes).constant("s", 1, 1).constant("z", 1, 3);
+        m.call("aten.fused_moving_avg_obs_fake_quant.default", &args, "y").gives(tensor("y"))
+    };
+    let g = fused(0, 1).read().unwrap();
+    let (calls, y) = (g.op_counts(), g.node(g.results()[0]));
+    assert_eq!(calls.keys().copied().collect::<Vec<_>>(), ["aten.fake_quantize_per_tensor_affine.tensor_qparams"]);
+    assert_eq!((y.name.as_str(), g.output_names.as_slice()), ("y", &["y".to_string()][..]));
+    assert_eq!(fused(0, 0).read().unwrap().op_counts().len(), 0);
+    let e = fused(1, 1).read().unwrap_err();
+    assert!(e.contains("node 'y' (aten.fused_moving_avg_obs_fake_quant.default): its observer is on"), "{e}");
+    assert!(e.contains("convert_pt2e before export"), "{e}");
 }

@@ -27,6 +27,30 @@ fn pools_of_all_kinds_match() {
     assert!(kernels(&g, &x).iter().all(|k| !k.starts_with("reference")), "{:?}", kernels(&g, &x));
 }
 
+/// As files of operators on levels have it: no dequantize says what the bytes mean.
+#[test]
+fn the_greatest_of_bytes_are_those_of_the_interpreter() {
+    let g = graph(
+        r#"graph(%x: f32[2, 5, 11, 9], %y: u8[2, 5, 11, 9]) {
+  %s = quantized_decomposed.quantize_per_tensor(%x, 0.01, -3, -128, 127, i8): i8[2, 5, 11, 9]
+  %signed = aten.max_pool2d(%s, [3, 3], [2, 2], [1, 1], [1, 1], true): i8[2, 5, 6, 5]
+  %both = aten.max_pool2d_with_indices(%y, [2, 3], [1, 2], [1, 1]): (u8[2, 5, 12, 5], i64[2, 5, 12, 5])
+  %bytes = getitem(%both, 0): u8[2, 5, 12, 5]
+  %again = aten.max_pool2d(%bytes, [2, 2], [2, 2]): u8[2, 5, 6, 2]
+  %means = quantized_decomposed.dequantize_per_tensor(%again, 0.02, 7, 0, 255, u8): f32[2, 5, 6, 2]
+  return %signed, %again, %means
+}
+"#,
+    );
+    let mut r = Random::new(4);
+    let levels = (0..990).map(|_| (r.unit() * 127.0 + 128.0) as u8).collect();
+    let x = [r.floats(&[2, 5, 11, 9], 1.5), Tensor::new::<u8>(&[2, 5, 11, 9], levels)];
+    check_quantized(&g, &x, 1.0, 0.0);
+    let names = kernels(&g, &x);
+    assert_eq!(names.iter().filter(|n| n.starts_with("max_pool2d_u8")).count(), 3, "{names:?}");
+    assert!(names.iter().all(|k| !k.starts_with("reference")), "{names:?}");
+}
+
 #[test]
 fn attention_and_its_norms_match() {
     let g = graph(

@@ -2,6 +2,7 @@
 
 use super::args::{NoArg, Val, argument, arguments};
 use super::names::default_name;
+use super::prepared;
 use super::schema::{GraphJson, InputJson, NodeHead, NodeJson, Range, TensorJson, union};
 use super::weights::dtype;
 use super::{size, sizes};
@@ -79,7 +80,8 @@ impl<'p> Body<'p> {
         let mut unknown: IndexMap<String, (String, usize)> = IndexMap::new();
         let mut note = |name: &str, target: &str| {
             let op = op_name(target);
-            let known = is_size_op(target) || WRAPPERS.iter().any(|w| w.0 == op) || op::find(op).is_ok();
+            let part = WRAPPERS.iter().any(|w| w.0 == op) || prepared::observes(op);
+            let known = is_size_op(target) || part || op::find(op).is_ok();
             if !known {
                 unknown.entry(op.into()).or_insert((name.into(), 0)).1 += 1;
             }
@@ -166,6 +168,12 @@ impl<'p> Body<'p> {
         if let Some((_, at)) = WRAPPERS.iter().find(|w| w.0 == target) {
             if let Err(why) = self.wrapped(n, *at) {
                 self.lose(n, target, NoArg::Why(why));
+            }
+            return;
+        }
+        if prepared::observes(target) {
+            if let Err(e) = self.observed(n) {
+                self.lose(n, target, e);
             }
             return;
         }
@@ -350,6 +358,27 @@ impl<'p> Body<'p> {
                 None => self.publish(op, item, n, &s.items),
             }
         }
+    }
+
+    /// A call that observes and quantizes, as what it is without observing.
+    fn observed(&mut self, n: &NodeJson) -> Result<(), NoArg> {
+        let on = |i: &InputJson| match argument(&i.arg, &self.scope.values) {
+            Ok(Arg::Node(id)) => Ok(self.graph.constant(id).map(|t| t.to_f64().iter().any(|v| *v != 0.0))),
+            Ok(_) | Err(NoArg::Lost) => Ok(None),
+            Err(NoArg::Why(why)) => Err(why),
+        };
+        let plain = prepared::plain(n, on)?;
+        let itself = n.outputs.iter().take(usize::from(plain.is_none())).zip(["self"]);
+        for (result, from) in itself.chain(n.outputs.iter().skip(2).zip(prepared::GIVEN_BACK)) {
+            let given = argument(&prepared::input(n, from)?.arg, &self.scope.values)?;
+            if let (Some(name), Arg::Node(id)) = (value_name(result), given) {
+                self.define(name, Val::Node(id));
+            }
+        }
+        if let Some(plain) = plain {
+            self.node(&plain);
+        }
+        Ok(())
     }
 
     /// Arithmetic and comparisons of sizes that have no record: the file states what each gives.

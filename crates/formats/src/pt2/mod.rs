@@ -8,6 +8,7 @@ mod body;
 mod layout;
 mod names;
 mod pickle;
+mod prepared;
 mod read;
 mod schema;
 mod sympy;
@@ -35,6 +36,7 @@ const SCHEMAS: std::ops::RangeInclusive<i64> = 5..=8;
 /// * What the program asserts of sizes is in the ranges of [`Graph::symbols`].
 /// * A graph that is the argument of an op is read into [`cleave_ir::Arg::Graph`]; one that only runs without
 ///   gradients or in lower precision is part of the graph, with the casts that the latter means.
+/// * A call that observes and fake-quantizes is the latter alone where its observer is off, and refused where it is on.
 /// * Buffers that the program writes back, and results that are no tensors, are named in `Graph::metadata["dropped"]`.
 /// * Results in dictionaries are called by their keys (`boxes.0`).
 ///

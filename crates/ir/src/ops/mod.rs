@@ -45,6 +45,7 @@ families! {
     dropout,
     einsum,
     factor,
+    fake_quantize,
     fourier,
     in_place,
     index,

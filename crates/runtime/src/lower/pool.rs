@@ -40,7 +40,7 @@ fn windows(l: &Lower<'_>, id: NodeId) -> Option<(NodeId, PoolShape)> {
     let size = |d: usize| result.shape.get(d)?.as_const().and_then(|n| usize::try_from(n).ok());
     let out = [size(2)?, size(3)?];
     let pad = [padding[0], padding[1], padding[0], padding[1]];
-    (result.dtype == DType::F32).then_some((x, PoolShape { n, h, w, c, kernel, stride, pad, dilation, out }))
+    Some((x, PoolShape { n, h, w, c, kernel, stride, pad, dilation, out }))
 }
 
 fn max(l: &mut Lower<'_>, id: NodeId) -> Result<bool> {
@@ -56,6 +56,11 @@ fn max(l: &mut Lower<'_>, id: NodeId) -> Result<bool> {
         State::Dequant(v, q) => (v, Some(q)),
         _ => (l.value(x)?, None),
     };
+    // Levels that nothing says the meaning of are compared as they are: 128 more keeps the order of signed ones.
+    let bytes = matches!(v.storage, Storage::U8 | Storage::S8);
+    if !bytes && v.storage != Storage::F32 {
+        return Ok(false);
+    }
     let order = Lower::spatial_order(4);
     let v = l.dense(&v, &order);
     let body = MaxPool::new(l.isa, &shape)?;
@@ -65,8 +70,8 @@ fn max(l: &mut Lower<'_>, id: NodeId) -> Result<bool> {
     let node = if quant.is_some() { quantize.unwrap_or(id) } else { id };
     let out = l.destination(node, &sizes, v.storage, &order);
     let stride = out.pixel_stride(&order).ok_or_else(|| l.unsupported(id, "its output has no pixel stride"))?;
-    let kernel = Box::new(MaxPoolKernel { body, bytes: v.storage != Storage::F32, stride });
-    let stem = if quant.is_some() { "max_pool2d_u8" } else { "max_pool2d_f32" };
+    let kernel = Box::new(MaxPoolKernel { body, bytes, stride });
+    let stem = if bytes { "max_pool2d_u8" } else { "max_pool2d_f32" };
     l.step(kernel, &[&v], &out, stem, &[id]);
     let state = match quant {
         Some(q) => State::Dequant(out, q),

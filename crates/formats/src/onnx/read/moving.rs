@@ -208,10 +208,17 @@ fn sliced<'b>(c: &Ctx<'b, '_>, x: Value<'b>, p: &Part) -> Step<Value<'b>> {
         let args = vec![x.into(), p.axis.into(), p.start.clone().into(), end.into(), p.step.into()];
         return Ok(c.call("aten.slice.Tensor", args));
     }
+    let flipped = x.op("aten.flip", vec![vec![p.axis].into()]);
+    let step = p.step.saturating_neg();
+    let far = i64::from(i32::MAX);
+    let bounds = p.start.as_const().zip(p.end.as_const());
+    if bounds.is_some_and(|(start, end)| (start == -1 || start >= far) && end <= -far) {
+        let all = vec![flipped.into(), p.axis.into(), 0i64.into(), i64::MAX.into(), step.into()];
+        return Ok(if step == 1 { flipped } else { c.call("aten.slice.Tensor", all) });
+    }
     let n = n.as_const().ok_or("a negative step over an unknown size is not supported")?;
     let (start, count) = p.resolve(n).ok_or("a negative step with unknown bounds is not supported")?;
-    let flipped = x.op("aten.flip", vec![vec![p.axis].into()]);
-    let (first, step) = (n - 1 - start, p.step.saturating_neg());
+    let first = n - 1 - start;
     let end = if count == 0 { first } else { first + (count - 1) * step + 1 };
     Ok(c.call("aten.slice.Tensor", vec![flipped.into(), p.axis.into(), first.into(), end.into(), step.into()]))
 }

@@ -22,6 +22,7 @@
 
 mod args;
 mod compute;
+mod control;
 mod dynamic;
 mod elementwise;
 mod model;
@@ -41,7 +42,8 @@ type Emit = fn(&mut Out<'_, '_>) -> Result<(), String>;
 type Entry = (&'static str, i64, Emit);
 
 /// All ops that can be written, by family.
-const OPS: &[&[Entry]] = &[compute::OPS, dynamic::OPS, elementwise::OPS, norm::OPS, quantized::OPS, shape::OPS];
+const OPS: &[&[Entry]] =
+    &[compute::OPS, control::OPS, dynamic::OPS, elementwise::OPS, norm::OPS, quantized::OPS, shape::OPS];
 
 /// How an op is written; several overloads may share an entry under the bare name.
 fn find(op: &cleave_ir::Op) -> Option<&'static Entry> {

@@ -3,14 +3,14 @@
 use super::find;
 use super::out::{Out, Writer};
 use crate::atomic;
-use crate::error::{FormatError, Problems, Result};
+use crate::error::{FormatError, Problem, Problems, Result};
 use crate::onnx::METADATA_PREFIX;
 use crate::onnx::proto::{
     DimensionProto, DimensionValue, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto,
     TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
 };
 use crate::onnx::tensor::{code_of, packed, packed_proto_of, proto_of};
-use cleave_ir::{Dim, Graph, Kind, Meta, Tensor};
+use cleave_ir::{Arg, Dim, Graph, Kind, Meta, NodeId, Tensor};
 use indexmap::IndexMap;
 use prost::Message;
 use std::collections::BTreeSet;
@@ -121,40 +121,42 @@ struct Parts {
     narrow: BTreeSet<String>,
 }
 
+/// Writes all calls of a graph whose placeholders have names; the first that cannot be written is the error.
+pub(super) fn calls(w: &mut Writer<'_>) -> std::result::Result<(), Problem> {
+    let g = w.g;
+    for (id, node) in g.nodes() {
+        let Kind::Call(op) = node.kind else {
+            if let Some(t) = g.constant(id) {
+                let name = w.given(&node.target, t);
+                w.set(id, vec![name]);
+            }
+            continue;
+        };
+        let done = match find(op) {
+            _ if op.name == "getitem" => getitem(w, id),
+            Some((.., emit)) => emit(&mut Out::new(w, id)),
+            None => Ok(()),
+        };
+        done.map_err(|why| Problem { node: node.name.clone(), op: op.short().into(), why })?;
+    }
+    Ok(())
+}
+
 fn parts(path: &Path, g: &Graph) -> Result<Parts> {
     let mut problems = Problems::new();
     let opset = opset(g, &mut problems);
-    problems.finish(path)?;
+    std::mem::take(&mut problems).finish(path)?;
     let mut w = Writer::new(g, opset);
-    let mut problems = Problems::new();
-    let mut inputs = g.input_names.iter();
-    for (id, node) in g.nodes() {
-        match node.kind {
-            Kind::Placeholder => {
-                let name = inputs.next().unwrap_or(&node.name).clone();
-                w.set(id, vec![name]);
-            }
-            Kind::GetAttr(_) => {
-                if let Some(t) = g.constant(id) {
-                    let name = w.constant(&node.target, t.clone());
-                    w.set(id, vec![name]);
-                }
-            }
-            Kind::Call(op) if op.name == "getitem" => getitem(&mut w, id, &mut problems),
-            Kind::Call(op) => {
-                let Some((.., emit)) = find(op) else { continue };
-                if let Err(why) = emit(&mut Out::new(&mut w, id)) {
-                    problems.push(&node.name, op.short(), why);
-                    break;
-                }
-            }
-            Kind::Output => {}
-        }
+    for (id, name) in g.placeholders().into_iter().zip(&g.input_names) {
+        w.set(id, vec![name.clone()]);
+    }
+    if let Err(p) = calls(&mut w) {
+        problems.push(&p.node, &p.op, p.why);
     }
     problems.finish(path)?;
     let outputs = results(&mut w).map_err(|why| FormatError::malformed(path, why))?;
     let used = prune(&mut w.nodes, outputs.iter().map(|o| o.name.clone()).collect());
-    w.constants.retain(|k, _| used.contains(k));
+    w.whole.constants.retain(|k, _| used.contains(k));
     let ids = g.placeholders();
     let input = ids.iter().zip(&g.input_names).map(|(id, name)| info(name, &g.node(*id).meta)).collect();
     let nodes = std::mem::take(&mut w.nodes);
@@ -173,18 +175,18 @@ fn parts(path: &Path, g: &Graph) -> Result<Parts> {
         graph: Some(graph),
         ..ModelProto::default()
     };
-    Ok(Parts { model, constants: w.constants, narrow: w.narrow })
+    Ok(Parts { model, constants: w.whole.constants, narrow: w.whole.narrow })
 }
 
 /// Leaves out calls that nothing reads: integer products take what stands before a dequantize. Gives the names of all
 /// values that are read.
-fn prune(nodes: &mut Vec<NodeProto>, results: BTreeSet<String>) -> BTreeSet<String> {
+pub(super) fn prune(nodes: &mut Vec<NodeProto>, results: BTreeSet<String>) -> BTreeSet<String> {
     let mut used = results;
     nodes.reverse();
     nodes.retain(|n| {
         let read = n.output.iter().any(|o| used.contains(o));
         if read {
-            used.extend(n.input.iter().cloned());
+            used.extend(super::control::reads(n));
         }
         read
     });
@@ -197,6 +199,11 @@ fn opset(g: &Graph, problems: &mut Problems) -> i64 {
     let mut opset = BASE;
     for (id, node) in g.nodes() {
         let Some(op) = node.op().filter(|o| o.name != "getitem") else { continue };
+        for inner in node.args.iter() {
+            if let Arg::Graph(inner) = inner {
+                opset = opset.max(self::opset(inner, problems));
+            }
+        }
         match find(op) {
             Some((_, since, _)) => opset = opset.max(*since).max(super::quantized::since(g, id)),
             None => problems.push(&node.name, op.short(), "this op cannot be written as ONNX; decompose it first"),
@@ -205,17 +212,12 @@ fn opset(g: &Graph, problems: &mut Problems) -> i64 {
     opset
 }
 
-fn getitem(w: &mut Writer<'_>, id: cleave_ir::NodeId, problems: &mut Problems) {
-    let node = w.g.node(id);
-    let args = super::args::Args::new(w.g, node);
-    let name = args.tensor("self").and_then(|t| {
-        let i = usize::try_from(args.int("index")?).map_err(|e| e.to_string())?;
-        w.names(t).get(i).cloned().ok_or_else(|| format!("result {i} cannot be written"))
-    });
-    match name {
-        Ok(name) => w.set(id, vec![name]),
-        Err(why) => problems.push(&node.name, "getitem", why),
-    }
+fn getitem(w: &mut Writer<'_>, id: NodeId) -> std::result::Result<(), String> {
+    let args = super::args::Args::new(w.g, w.g.node(id));
+    let i = usize::try_from(args.int("index")?).map_err(|e| e.to_string())?;
+    let name = w.names(args.tensor("self")?).get(i).cloned();
+    w.set(id, vec![name.ok_or_else(|| format!("result {i} cannot be written"))?]);
+    Ok(())
 }
 
 /// The results under their names for the outside.
@@ -233,7 +235,7 @@ fn results(w: &mut Writer<'_>) -> std::result::Result<Vec<ValueInfoProto>, Strin
 }
 
 /// A value's name, type and shape.
-fn info(name: &str, meta: &Meta) -> ValueInfoProto {
+pub(super) fn info(name: &str, meta: &Meta) -> ValueInfoProto {
     let dim = |d: &Dim| {
         let value = d.as_const().map_or_else(|| DimensionValue::DimParam(d.to_string()), DimensionValue::DimValue);
         DimensionProto { value: Some(value) }

@@ -7,7 +7,22 @@ use cleave_numerics::DType;
 use indexmap::IndexMap;
 use std::collections::BTreeSet;
 
-/// What has been written so far.
+/// What all graphs of a model have in common: constants stand in the outermost, and names are unique.
+#[derive(Default)]
+pub struct Whole {
+    /// Constants by name.
+    pub constants: IndexMap<String, Tensor>,
+    /// Constants that are stored in four bits.
+    pub narrow: BTreeSet<String>,
+    /// Names of values and of nodes that are taken.
+    taken: BTreeSet<String>,
+    /// Constants that were made for arguments, by what they hold.
+    made: IndexMap<String, String>,
+    /// Constants of graphs by their names there: where several graphs have one, it is written once.
+    given: IndexMap<String, (String, Tensor)>,
+}
+
+/// What has been written so far of a graph.
 pub struct Writer<'g> {
     /// The graph that is written.
     pub g: &'g Graph,
@@ -15,20 +30,16 @@ pub struct Writer<'g> {
     pub opset: i64,
     /// Calls.
     pub nodes: Vec<NodeProto>,
-    /// Constants by name.
-    pub constants: IndexMap<String, Tensor>,
-    /// Constants that are stored in four bits.
-    pub narrow: BTreeSet<String>,
-    /// Names of values and of nodes that are taken.
-    taken: BTreeSet<String>,
+    /// What it shares with graphs around it and inside.
+    pub whole: Whole,
     /// Names of each node's results.
     values: IndexMap<NodeId, Vec<String>>,
     /// Names of results as the outside knows them.
     wanted: IndexMap<NodeId, String>,
     /// Where each symbolic size can be read off: a value and one of its dimensions.
     sizes: IndexMap<Dim, (String, usize)>,
-    /// Constants that were made for arguments, by what they hold.
-    made: IndexMap<String, String>,
+    /// Symbolic sizes that are values already.
+    read: IndexMap<Dim, String>,
 }
 
 impl<'g> Writer<'g> {
@@ -41,18 +52,32 @@ impl<'g> Writer<'g> {
             }
         }
         let taken = g.input_names.iter().chain(&g.output_names).cloned().collect();
-        let (nodes, constants, values) = (vec![], IndexMap::new(), IndexMap::new());
-        let (sizes, made) = (IndexMap::new(), IndexMap::new());
-        let narrow = BTreeSet::new();
-        Writer { g, opset, nodes, constants, narrow, taken, values, wanted, sizes, made }
+        let whole = Whole { taken, ..Whole::default() };
+        Writer { wanted, whole, ..Writer::bare(g, opset) }
+    }
+
+    fn bare(g: &'g Graph, opset: i64) -> Writer<'g> {
+        let (values, wanted, sizes, read) = (IndexMap::new(), IndexMap::new(), IndexMap::new(), IndexMap::new());
+        Writer { g, opset, nodes: vec![], whole: Whole::default(), values, wanted, sizes, read }
+    }
+
+    /// A writer of a graph inside this one, with the calls and names so far, until it [leaves](Writer::leave).
+    pub fn inside<'i>(&mut self, g: &'i Graph) -> Writer<'i> {
+        let (nodes, whole) = (std::mem::take(&mut self.nodes), std::mem::take(&mut self.whole));
+        Writer { nodes, whole, ..Writer::bare(g, self.opset) }
+    }
+
+    /// Gives calls and names back.
+    pub fn leave(self, outer: &mut Writer<'_>) {
+        (outer.nodes, outer.whole) = (self.nodes, self.whole);
     }
 
     /// A name that nothing has yet.
     pub fn fresh(&mut self, wish: &str) -> String {
         let numbered = (1..).map(|i| format!("{wish}_{i}"));
-        let name = std::iter::once(wish.to_string()).chain(numbered).find(|n| !self.taken.contains(n));
+        let name = std::iter::once(wish.to_string()).chain(numbered).find(|n| !self.whole.taken.contains(n));
         let name = name.expect("invariant: there are endless numbers");
-        self.taken.insert(name.clone());
+        self.whole.taken.insert(name.clone());
         name
     }
 
@@ -80,18 +105,33 @@ impl<'g> Writer<'g> {
     /// A constant under a name like this one.
     pub fn constant(&mut self, wish: &str, t: Tensor) -> String {
         let name = self.fresh(wish);
-        self.constants.insert(name.clone(), t);
+        self.whole.constants.insert(name.clone(), t);
         name
+    }
+
+    /// A constant that a graph has under this name.
+    pub fn given(&mut self, target: &str, t: &Tensor) -> String {
+        if let Some((name, _)) = self.whole.given.get(target).filter(|(_, own)| own.same_place(t)) {
+            return name.clone();
+        }
+        let name = self.constant(target, t.clone());
+        self.whole.given.insert(target.into(), (name.clone(), t.clone()));
+        name
+    }
+
+    /// Notes the value of one element that a symbolic size is.
+    pub fn read_off(&mut self, dim: &Dim, value: &str) {
+        self.read.insert(dim.clone(), value.into());
     }
 
     /// A constant for an argument; equal ones are one.
     pub fn literal(&mut self, wish: &str, t: Tensor) -> String {
         let key = format!("{} {:?} {:?}", t.dtype(), t.shape(), t.to_bytes());
-        if let Some(name) = self.made.get(&key) {
+        if let Some(name) = self.whole.made.get(&key) {
             return name.clone();
         }
         let name = self.constant(wish, t);
-        self.made.insert(key, name.clone());
+        self.whole.made.insert(key, name.clone());
         name
     }
 
@@ -202,8 +242,7 @@ impl<'w, 'g> Out<'w, 'g> {
         if let Some(v) = dim.as_const() {
             return Ok(self.ints(&[v]));
         }
-        let key = format!("size {dim}");
-        if let Some(name) = self.w.made.get(&key) {
+        if let Some(name) = self.w.read.get(dim) {
             return Ok(name.clone());
         }
         let place = self.w.sizes.get(dim).cloned();
@@ -211,7 +250,7 @@ impl<'w, 'g> Out<'w, 'g> {
         let shape = self.push("Shape", vec![value], vec![]);
         let at = self.ints(&[i64::try_from(axis).map_err(|e| e.to_string())?]);
         let name = self.push("Gather", vec![shape, at], vec![super::args::int("axis", 0)]);
-        self.w.made.insert(key, name.clone());
+        self.w.read_off(dim, &name);
         Ok(name)
     }
 

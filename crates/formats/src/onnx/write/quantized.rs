@@ -50,7 +50,7 @@ fn zero_point(o: &mut Out<'_, '_>, id: NodeId, zero: Tensor) -> String {
     }
     let name = o.w.constant(&wish, zero);
     if four {
-        o.w.narrow.insert(name.clone());
+        o.w.whole.narrow.insert(name.clone());
     }
     name
 }
@@ -107,6 +107,27 @@ fn params(o: &mut Out<'_, '_>, id: NodeId) -> Result<(String, String, Option<i64
     Ok((scales, zero_point(o, id, zero), Some(axis)))
 }
 
+/// What the ends of a range of levels mean, in the input's type; of channels along their dimension.
+fn bounds(o: &Out<'_, '_>, range: (i64, i64), per_channel: bool) -> Result<[Tensor; 2], String> {
+    let (g, float) = (o.w.g, float_type(o.w.g, o.id));
+    let numbers = |id: Option<NodeId>| id.and_then(|id| g.constant(id)).map(Tensor::to_f64);
+    let (scales, zeros, shape) = if per_channel {
+        let scales = numbers(Some(o.args.tensor("scales")?)).ok_or("scales that are not constant cannot be written")?;
+        let zeros = numbers(Some(o.args.tensor("zero_points")?)).ok_or("zero points that are not constant")?;
+        let rank = o.shape(o.id)?.len();
+        let axis = super::shape::front(o.args.int("axis")?, rank)?;
+        let shape: Vec<usize> = (0..rank).map(|d| if d == axis { scales.len() } else { 1 }).collect();
+        (scales, zeros, shape)
+    } else {
+        (vec![o.args.float("scale")?], vec![o.args.int("zero_point")? as f64], vec![])
+    };
+    let bound = |q: i64| {
+        let v: Vec<f64> = scales.iter().zip(&zeros).map(|(s, z)| (q as f64 - z) * s).collect();
+        crate::onnx::read::cast(&Tensor::new(&shape, v), float)
+    };
+    Ok([bound(range.0), bound(range.1)])
+}
+
 fn quantize(o: &mut Out<'_, '_>, per_channel: bool) -> Step {
     let dtype = o.args.dtype("dtype")?;
     let mut x = o.input("input")?;
@@ -114,14 +135,16 @@ fn quantize(o: &mut Out<'_, '_>, per_channel: bool) -> Step {
     let whole = dtype.int_range().map(|(a, b)| (i64::from(a), i64::from(b)));
     if Some(range) != whole {
         // QuantizeLinear saturates at the ends of its type: a narrower range is cut before.
-        if per_channel {
-            return Err(format!("range {range:?} for each channel cannot be written"));
-        }
-        let (scale, zero) = (o.args.float("scale")?, o.args.int("zero_point")?);
-        let bound = |q: i64| (q - zero) as f64 * scale;
-        let (low, high) =
-            (o.number(bound(range.0), float_type(o.w.g, o.id)), o.number(bound(range.1), float_type(o.w.g, o.id)));
-        x = o.push("Clip", vec![x, low, high], vec![]);
+        let bounds = bounds(o, range, per_channel)?;
+        let [low, high] = bounds.map(|t| o.w.literal(&format!("{}_bound", o.node.name), t));
+        x = match per_channel {
+            // Clip takes numbers only.
+            true => {
+                let x = o.push("Max", vec![x, low], vec![]);
+                o.push("Min", vec![x, high], vec![])
+            }
+            false => o.push("Clip", vec![x, low, high], vec![]),
+        };
     }
     let (scale, zero, axis) = params(o, o.id)?;
     let attrs = axis.map(|a| int("axis", a)).into_iter().collect();
@@ -135,7 +158,7 @@ fn dequantize(o: &mut Out<'_, '_>) -> Step {
     }
     let (scale, zero, axis) = params(o, o.id)?;
     if four_bits(o.w.g, o.id) {
-        o.w.narrow.insert(x.clone());
+        o.w.whole.narrow.insert(x.clone());
     }
     let attrs = axis.map(|a| int("axis", a)).into_iter().collect();
     o.done("DequantizeLinear", vec![x, scale, zero], attrs)
@@ -150,7 +173,7 @@ pub(super) fn dequantize_as(
 ) -> Result<String, String> {
     let (scale, zero, at) = params(o, id)?;
     if four_bits(o.w.g, id) {
-        o.w.narrow.insert(value.clone());
+        o.w.whole.narrow.insert(value.clone());
     }
     let attrs = at.map(|a| int("axis", axis(a))).into_iter().collect();
     Ok(o.push("DequantizeLinear", vec![value, scale, zero], attrs))

@@ -34,6 +34,11 @@ pub(super) const OPS: &[Entry] = &[
     ("aten.slice.Tensor", 13, slice),
     ("aten.select.int", 13, select),
     ("aten.index_select", 13, |o| gather(o, "self", "index")),
+    ("aten.gather", 13, |o| {
+        let inputs = vec![o.input("self")?, o.input("index")?];
+        let axis = o.args.int("dim")?;
+        o.done("GatherElements", inputs, vec![int("axis", axis)])
+    }),
     ("aten.embedding", 13, |o| gather(o, "weight", "indices")),
     ("aten.constant_pad_nd", 13, |o| pad(o, "constant")),
     ("aten.flip", 13, flip),
@@ -94,7 +99,7 @@ fn turned(o: &mut Out<'_, '_>, order: Vec<i64>) -> Step {
 }
 
 /// A dimension counted from the front.
-fn front(axis: i64, rank: usize) -> Result<usize, String> {
+pub(super) fn front(axis: i64, rank: usize) -> Result<usize, String> {
     let n = i64::try_from(rank).map_err(|e| e.to_string())?;
     usize::try_from(if axis < 0 { axis + n } else { axis }).map_err(|_| format!("dimension {axis} of rank {rank}"))
 }
