@@ -17,7 +17,7 @@ const STEP: f64 = 1e-5;
 const CLOSE: f64 = 1e-5;
 
 /// Ops whose rules lead to one that is refused.
-const REFUSED: [&str; 9] = [
+const REFUSED: [&str; 15] = [
     "aten.histogramdd.default",
     "aten.histogramdd.int_bins",
     "aten.linalg_svd.default",
@@ -26,6 +26,12 @@ const REFUSED: [&str; 9] = [
     "aten.linalg_lu_factor.default",
     "aten._lu_with_info.default",
     "aten.linalg_ldl_factor.default",
+    "aten.fake_quantize_per_tensor_affine.default",
+    "aten.fake_quantize_per_tensor_affine.tensor_qparams",
+    "aten.fake_quantize_per_channel_affine.default",
+    "aten.fake_quantize_per_tensor_affine_cachemask.default",
+    "aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default",
+    "aten.fake_quantize_per_channel_affine_cachemask.default",
     "aten.lu_solve.default",
 ];
 

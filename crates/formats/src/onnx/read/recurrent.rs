@@ -203,7 +203,15 @@ struct Layer<'b> {
 fn recurrent<'b>(c: &Ctx<'b, '_>, kind: Kind) -> Step<Vec<Known<'b>>> {
     let pick = |i: usize| -> Step<Vec<_>> {
         let v = c.value(i)?;
-        Ok((0..directions(c, v)?).map(|d| v.op("aten.select.int", vec![0i64.into(), d.into()])).collect())
+        let constant = c.host(i).and_then(|h| Some((&h.name, h.as_tensor()?)));
+        let one = |d: i64| match (constant, usize::try_from(d)) {
+            (Some((name, t)), Ok(at)) => {
+                let part = t.narrow(0, at, 1).reshape(&t.shape()[1..]);
+                c.node_of(&Known::Host(Host::tensor(&format!("{name}.{d}"), part)))
+            }
+            _ => v.op("aten.select.int", vec![0i64.into(), d.into()]),
+        };
+        Ok((0..directions(c, v)?).map(one).collect())
     };
     layers(c, kind, [pick(1)?, pick(2)?], false)
 }

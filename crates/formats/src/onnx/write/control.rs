@@ -1,7 +1,8 @@
 //! Control flow: graphs that are arguments, as graphs that are attributes.
 //!
 //! ONNX's graphs see the values around them by name, so that operands which no step changes are not passed at all.
-//! Constants among them, also quantized ones, are taken inside first: how an op is written depends on its weights.
+//! Constants among them, and what is computed from constants, are taken inside first: how an op is written depends on
+//! its weights, and OpenVINO lets a Scan see no other values.
 
 use super::Entry;
 use super::args::int;
@@ -10,6 +11,7 @@ use super::out::{Out, Writer};
 use crate::onnx::proto::{AttributeProto, AttributeType, GraphProto, NodeProto, ValueInfoProto};
 use cleave_ir::{Arg, Dim, Graph, Kind, Meta, NodeId, Tensor};
 use cleave_numerics::DType;
+use indexmap::IndexMap;
 use std::collections::BTreeSet;
 
 pub(super) const OPS: &[Entry] =
@@ -65,23 +67,28 @@ fn fixed(o: &mut Out<'_, '_>, name: &str) -> Result<Vec<Operand>, String> {
     Ok(names.into_iter().zip(args).map(|(name, a)| Operand { name, fixed: Some(a.clone()) }).collect())
 }
 
-/// Whether a value is a constant, as it is or dequantized.
-fn is_constant(g: &Graph, id: NodeId) -> bool {
-    let node = g.node(id);
-    match node.kind {
-        Kind::GetAttr(_) => g.constant(id).is_some(),
-        Kind::Call(op) => {
-            let dequantizes = op.name.starts_with("quantized_decomposed.dequantize");
-            dequantizes && node.args.iter().flat_map(Arg::nodes).all(|n| is_constant(g, n))
-        }
-        _ => false,
+/// For each node, whether its value is a constant, or computed from constants alone.
+fn constants(g: &Graph) -> Vec<bool> {
+    let known = |dims: Vec<Dim>| dims.iter().all(|d| d.as_const().is_some());
+    let mut all: Vec<bool> = Vec::with_capacity(g.len());
+    for (id, node) in g.nodes() {
+        all.push(match node.kind {
+            Kind::GetAttr(_) => g.constant(id).is_some(),
+            Kind::Call(_) if !known(node.meta.dims()) || !node.args.iter().all(|a| known(a.dims())) => false,
+            Kind::Call(_) => node.args.iter().flat_map(Arg::nodes).all(|n| all[n.index()]),
+            _ => false,
+        });
     }
+    all
 }
 
-/// Appends a constant of another graph.
-fn copy(from: &Graph, id: NodeId, to: &mut Graph) -> NodeId {
+/// Appends a constant of another graph, and what it is made of; `done` has what is there.
+fn copy(from: &Graph, id: NodeId, to: &mut Graph, done: &mut IndexMap<NodeId, NodeId>) -> NodeId {
+    if let Some(there) = done.get(&id) {
+        return *there;
+    }
     let mut node = from.node(id).clone();
-    node.args = node.args.iter().map(|a| a.map_nodes(&mut |n| Arg::Node(copy(from, n, to)))).collect();
+    node.args = node.args.iter().map(|a| a.map_nodes(&mut |n| Arg::Node(copy(from, n, to, done)))).collect();
     if let Some(t) = from.constant(id) {
         let taken = |g: &Graph, name: &str| g.constants.get(name).is_some_and(|own: &Tensor| !own.same_place(t));
         while taken(to, &node.target) {
@@ -89,20 +96,23 @@ fn copy(from: &Graph, id: NodeId, to: &mut Graph) -> NodeId {
         }
         to.constants.insert(node.target.clone(), t.clone());
     }
-    to.push(node)
+    let copied = to.push(node);
+    done.insert(id, copied);
+    copied
 }
 
 /// A graph in which constants of the graph around it stand for the operands that they are.
 fn closed(around: &Graph, g: &Graph, operands: &[Operand]) -> Graph {
     let mut out = g.shell();
     let mut map: Vec<NodeId> = Vec::with_capacity(g.len());
+    let (constant, mut done) = (constants(around), IndexMap::new());
     let mut operands = operands.iter().peekable();
     for (_, node) in g.nodes() {
         let args = node.args.iter().map(|a| a.map_nodes(&mut |n| Arg::Node(map[n.index()]))).collect();
         let id = out.push(cleave_ir::Node { args, ..node.clone() });
         let operand = operands.next_if(|_| node.kind == Kind::Placeholder).and_then(|o| o.fixed.as_ref());
         map.push(match operand {
-            Some(Arg::Node(n)) if is_constant(around, *n) => copy(around, *n, &mut out),
+            Some(Arg::Node(n)) if constant[n.index()] => copy(around, *n, &mut out, &mut done),
             _ => id,
         });
     }
