@@ -393,6 +393,18 @@ fn units_are_selected_and_quantizers_composed() {
 }
 
 #[test]
+fn sizes_are_fixed_in_what_is_written() {
+    let dir = workplace();
+    let dir = dir.path();
+    let quantize = ["quantize", "tiny.pt2", "-o", "one.onnx", "--calib", "calib.npy"];
+    json(dir, &[&quantize[..], &["--bind", "s77=1"]].concat());
+    let shown = text(dir, &["show", "one.onnx"]);
+    assert!(shown.contains("f32[1, 1, 28, 28]\n") && shown.contains("f32[1, 10]\n"), "{shown}");
+    let e = error(dir, &[&quantize[..], &["--bind", "batch=1"]].concat());
+    assert_eq!(e, "error: --bind batch=1: the model has no symbol 'batch'; it has s77\n");
+}
+
+#[test]
 fn what_observes_nothing_needs_no_data() {
     let dir = workplace();
     let dir = dir.path();

@@ -1,6 +1,6 @@
 //! `cleave quantize`: the whole pipeline to a file.
 
-use super::data::{ImageArgs, Part, open};
+use super::data::{ImageArgs, Part, bindings, open};
 use super::explain::status;
 use super::out::{Out, bytes, decibels, number, peak_rss_mib, progress};
 use super::{Choice, RunArgs};
@@ -39,6 +39,9 @@ pub struct Args {
     /// Samples that are used [default: all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "calib")]
     samples: Option<u32>,
+    /// Fix the sizes of symbolic dimensions, as N=1, in what is written: runtimes that plan memory ahead ask for it.
+    #[arg(long, value_name = "SYMBOL=SIZE")]
+    bind: Vec<String>,
     #[command(flatten)]
     choice: Choice,
     /// The observer of activations in place of the quantizer's own: histogram, minmax, percentile:99.9, entropy, mse, …
@@ -74,6 +77,17 @@ fn page(path: &str) -> std::result::Result<PathBuf, String> {
     if matches!(ending, Some("html" | "htm")) { Ok(path) } else { Err("expected a name that ends in .html".into()) }
 }
 
+/// The graph with these sizes fixed.
+fn bound(g: Graph, given: &[String]) -> Result<Graph> {
+    if given.is_empty() {
+        return Ok(g);
+    }
+    let mut sizes = bindings(&g, given)?;
+    let fixed = |symbol: &String| given.iter().any(|i| i.split_once('=').is_some_and(|(s, _)| s == symbol));
+    sizes.retain(|symbol, _| fixed(symbol));
+    Ok(cleave_ir::transform::bind(&g, &sizes)?)
+}
+
 /// What to do with values that are NaN or infinite.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default)]
 pub enum OnNan {
@@ -103,7 +117,7 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     if a.calib.is_none() && a.images.given() {
         return Err(Error::other("options for images are for --calib DATA; there is none"));
     }
-    let export = cleave_formats::read(&a.model)?;
+    let export = bound(cleave_formats::read(&a.model)?, &a.bind)?;
     let read = start.elapsed().as_secs_f64();
     let data = a.calib.as_ref().map(|calib| open(calib, &export, &a.images)).transpose()?;
     let part = match (&data, a.samples) {
