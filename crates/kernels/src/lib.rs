@@ -10,6 +10,7 @@ mod error;
 pub mod gemm_f32;
 pub mod isa;
 pub mod layer_norm;
+pub mod limit;
 pub mod lut;
 pub mod pointwise;
 pub mod pool;

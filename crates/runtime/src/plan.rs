@@ -13,8 +13,12 @@ pub struct PlannedKernel {
     pub nodes: Vec<String>,
     /// Shape of its result, outermost dimension first.
     pub shape: Vec<usize>,
-    /// Bytes of its result.
+    /// Bytes of its results.
     pub bytes: usize,
+    /// Bytes of the activations and shared constants that it reads; packed weights are its own.
+    pub reads: usize,
+    /// Multiply-accumulates.
+    pub macs: u64,
 }
 
 /// A compiled model, described.

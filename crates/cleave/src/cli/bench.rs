@@ -1,13 +1,14 @@
 //! `cleave bench`: latency of a model.
 
-use super::out::{Out, peak_rss_mib, progress};
+use super::out::{Out, bytes, peak_rss_mib, progress};
 use super::{RunArgs, data};
 use crate::error::Result;
 use crate::metrics::median;
 use crate::model::read_runnable;
 use crate::table::Table;
+use cleave_kernels::limit;
 use cleave_runtime::Session;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -26,6 +27,11 @@ pub struct Args {
     profile: bool,
     #[command(flatten)]
     run: RunArgs,
+}
+
+/// Multiply-accumulates in millions.
+pub fn mega(macs: u64) -> String {
+    format!("{:.3}", macs as f64 / 1e6)
 }
 
 pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
@@ -58,9 +64,12 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
         plan.kernels.len(),
         peak_rss_mib()
     ));
-    let mut profile = vec![];
+    let (mut profile, mut limit) = (vec![], None);
     if a.profile {
-        let mut table = Table::new(&["kernel", "code", "shape", ">µs", ">%"]);
+        limit = limit::measure(options.isa);
+        let limit_of = |code: &str| limit.map(|l| if code.contains("u8s8") { l.int8 } else { l.f32 });
+        let mut table =
+            Table::new(&["kernel", "code", "shape", ">µs", ">%", ">moved", ">MMAC", ">GMAC/s", ">of limit"]);
         let mut runs = vec![];
         for _ in 0..a.runs.min(20) {
             runs.push(session.profile(&inputs)?);
@@ -70,16 +79,38 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
             .collect();
         let total: f64 = micros.iter().sum();
         for (k, us) in plan.kernels.iter().zip(&micros) {
+            let rate = k.macs as f64 / us / 1e3;
+            let share = limit_of(&k.kernel).map(|l| rate * 1e9 / l / options.threads as f64);
+            let (work, speed, share_of) = match share {
+                _ if k.macs == 0 => (String::new(), String::new(), String::new()),
+                Some(s) => (mega(k.macs), format!("{rate:.0}"), format!("{:.0} %", s * 100.0)),
+                None => (mega(k.macs), format!("{rate:.0}"), String::new()),
+            };
+            let moved = k.reads + k.bytes;
             table.row([
                 k.name.clone(),
                 k.kernel.clone(),
                 format!("{:?}", k.shape),
                 format!("{us:.1}"),
                 format!("{:.1}", us / total * 100.0),
+                bytes(moved as u64),
+                work,
+                speed,
+                share_of,
             ]);
-            profile.push(json!({"kernel": k.name, "code": k.kernel, "shape": k.shape, "us": us}));
+            profile.push(json!({
+                "kernel": k.name, "code": k.kernel, "shape": k.shape, "us": us, "bytes": moved, "macs": k.macs,
+                "of_limit": share.filter(|_| k.macs > 0),
+            }));
         }
-        out.say(table.to_string());
+        let accounted = total / 1e3 / median(&times) * 100.0;
+        out.say(format!("{table}kernels account for {accounted:.0} % of the median run"));
+        if let Some(l) = limit {
+            let (int8, f32) = (l.int8 / 1e9, l.f32 / 1e9);
+            out.say(format!(
+                "limit of a core, measured by loops over registers: {int8:.0} GMAC/s int8, {f32:.0} GMAC/s f32"
+            ));
+        }
     }
     let mut document = json!({
         "median_ms": median(&times), "min_ms": min, "runs": a.runs, "threads": options.threads, "backend": "cpu",
@@ -87,6 +118,7 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     });
     if a.profile {
         document["profile"] = profile.into();
+        document["limit"] = limit.map_or(Value::Null, |l| json!({"int8_macs_per_s": l.int8, "f32_macs_per_s": l.f32}));
     }
     out.document(&document)?;
     Ok(true)

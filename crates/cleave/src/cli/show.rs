@@ -1,5 +1,6 @@
 //! `cleave show`: a model at a stage, or several stages side by side.
 
+use super::bench::mega;
 use super::diff::graph_json;
 use super::explain::plan_of;
 use super::out::{Out, bytes, progress};
@@ -292,13 +293,15 @@ fn show_plan(a: &Args, model: &Model, out: &mut Out) -> Result<bool> {
     let bound = data::bindings(&g, &a.bind)?;
     let table_name = a.table.as_deref().unwrap_or("cpu");
     let plan = plan_of(&g, &bound, a.run.options()?, Rules::named(table_name)?)?;
-    let mut table = Table::new(&["kernel", "code", "shape", ">bytes", "nodes"]);
+    let mut table = Table::new(&["kernel", "code", "shape", ">reads", ">writes", ">MMAC", "nodes"]);
     for k in &plan.kernels {
         table.row([
             k.name.clone(),
             k.kernel.clone(),
             format!("{:?}", k.shape),
+            bytes(k.reads as u64),
             bytes(k.bytes as u64),
+            if k.macs > 0 { mega(k.macs) } else { String::new() },
             k.nodes.join(" "),
         ]);
     }
@@ -306,7 +309,10 @@ fn show_plan(a: &Args, model: &Model, out: &mut Out) -> Result<bool> {
     let kernels: Vec<_> = plan
         .kernels
         .iter()
-        .map(|k| json!({"name": k.name, "kernel": k.kernel, "nodes": k.nodes, "shape": k.shape, "bytes": k.bytes}))
+        .map(|k| {
+            json!({"name": k.name, "kernel": k.kernel, "nodes": k.nodes, "shape": k.shape, "bytes": k.bytes,
+                   "reads": k.reads, "macs": k.macs})
+        })
         .collect();
     out.document(&json!({"stage": "plan", "kernels": kernels, "arena_bytes": plan.arena_bytes}))?;
     Ok(true)

@@ -1,5 +1,5 @@
-//! Tiles in 256-bit vectors: three pixels by 16 channels. Bytes are widened to i16 for `vpmaddwd`, which is exact;
-//! `vpmaddubsw` would saturate.
+//! Tiles in 256-bit vectors: six pixels by 16 channels. Bytes are widened to i16 for `vpmaddwd`, which is exact;
+//! `vpmaddubsw` would saturate. Weights are packed so; inputs are widened to a buffer in L1, once for each tile.
 #![allow(unsafe_code, reason = "vector loads and stores through the pointers of a tile")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
@@ -11,44 +11,63 @@ use std::arch::x86_64::*;
 
 /// The tile for `left` rows.
 pub(super) fn select(left: usize) -> (usize, TileFn) {
-    if left >= 3 { (3, tile::<3>) } else { (1, tile::<1>) }
+    match left {
+        6.. => (6, tile::<6>),
+        3.. => (3, tile::<3>),
+        _ => (1, tile::<1>),
+    }
 }
 
-/// Accumulators hold four channels, each as two partial sums.
+/// Bytes of a row that are widened at once.
+const WIDENED: usize = 512;
+
 #[target_feature(enable = "avx2,fma")]
 unsafe fn tile<const MR: usize>(t: &Tile<'_>) {
+    let mut words = [[0i16; WIDENED]; MR];
     // SAFETY: the driver's pointers cover whole segments, whole blocks and the tile's output.
     unsafe {
         let mut t = *t;
         for _ in 0..t.tiles {
-            let mut acc = [[_mm256_setzero_si256(); 4]; MR];
-            let mut rows = [std::ptr::null::<u8>(); MR];
+            let bias = t.columns.bias;
+            let mut acc = [[_mm256_setzero_si256(); 2]; MR];
             for i in 0..MR {
-                rows[i] = t.x_at(i);
+                acc[i] = [_mm256_loadu_si256(bias.cast()), _mm256_loadu_si256(bias.add(8).cast())];
             }
             let mut w = t.weights;
             for segment in t.segments {
-                for step in 0..t.steps {
-                    let mut x = [_mm256_setzero_si256(); MR];
+                let mut step = 0;
+                while step < t.steps {
+                    let steps = (t.steps - step).min(WIDENED / 4);
                     for i in 0..MR {
-                        let four = rows[i].add(segment + step * 4).cast::<i32>().read_unaligned();
-                        x[i] = _mm256_unpacklo_epi8(_mm256_set1_epi32(four), _mm256_setzero_si256());
-                    }
-                    for v in 0..4 {
-                        let b = _mm256_cvtepi8_epi16(_mm_load_si128(w.add(v * 16).cast()));
-                        for i in 0..MR {
-                            acc[i][v] = _mm256_add_epi32(acc[i][v], _mm256_madd_epi16(x[i], b));
+                        let row = t.x_at(i).add(segment + step * 4);
+                        let to = words[i].as_mut_ptr();
+                        let mut at = 0;
+                        while at + 16 <= steps * 4 {
+                            let x = _mm256_cvtepu8_epi16(_mm_loadu_si128(row.add(at).cast()));
+                            _mm256_storeu_si256(to.add(at).cast(), x);
+                            at += 16;
+                        }
+                        while at < steps * 4 {
+                            let x = _mm_cvtsi32_si128(row.add(at).cast::<i32>().read_unaligned());
+                            _mm_storel_epi64(to.add(at).cast(), _mm_cvtepu8_epi16(x));
+                            at += 4;
                         }
                     }
-                    w = w.add(LANES * 4);
+                    for pair in 0..steps * 2 {
+                        let (low, high) = (_mm256_load_si256(w.cast()), _mm256_load_si256(w.add(32).cast()));
+                        w = w.add(LANES * 4);
+                        for i in 0..MR {
+                            let two = words[i].as_ptr().add(pair * 2).cast::<i32>().read_unaligned();
+                            let x = _mm256_set1_epi32(two);
+                            acc[i][0] = _mm256_add_epi32(acc[i][0], _mm256_madd_epi16(x, low));
+                            acc[i][1] = _mm256_add_epi32(acc[i][1], _mm256_madd_epi16(x, high));
+                        }
+                    }
+                    step += steps;
                 }
             }
             for i in 0..MR {
-                let low = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(acc[i][0], acc[i][1]));
-                let high = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(acc[i][2], acc[i][3]));
-                let low = _mm256_add_epi32(low, _mm256_loadu_si256(t.columns.bias.cast()));
-                let high = _mm256_add_epi32(high, _mm256_loadu_si256(t.columns.bias.add(8).cast()));
-                store([low, high], &t.columns, t.epilogue, t.y_at(i), t.r_at(i));
+                store(acc[i], &t.columns, t.epilogue, t.y_at(i), t.r_at(i));
             }
             t.next(MR);
         }

@@ -1,7 +1,8 @@
 //! Weights as the dense kernels read them.
 //!
 //! A block is up to 64 output channels of one group: `[k / 4][vector][16 channels][4 k]` bytes, one segment of
-//! contiguous input after another, each padded with zeros to a multiple of 4. Beside it stand the bias, with the
+//! contiguous input after another, each padded with zeros to a multiple of 4. For AVX2, which multiplies words, it is
+//! `[k / 2][16 channels][2 k]` of them. Beside it stand the bias, with the
 //! zero point of the input folded in (`-zx·Σw`; `-Σw` where it is not yet known), and the multipliers, in the order of
 //! the columns.
 
@@ -109,7 +110,7 @@ pub(super) fn pack(src: &Source<'_>, segments: &Segments, isa: Isa, order: Order
             blocks.push(Block { channel, width, nv, column, start, input: group * src.c_group });
             channel += width;
             column += nv * LANES;
-            start += nv * LANES * 4 * k4;
+            start += nv * LANES * 4 * k4 * weight_size(isa);
         }
     }
     let mut packed = Packed {
@@ -135,14 +136,25 @@ pub(super) fn pack(src: &Source<'_>, segments: &Segments, isa: Isa, order: Order
             }
             let row = &src.weights[oc * k..(oc + 1) * k];
             for (s, run) in row.chunks_exact(segments.len).enumerate() {
-                let first = b.start + s * segments.steps() * b.nv * LANES * 4;
+                let first = b.start + s * segments.steps() * b.nv * LANES * 4 * weight_size(isa);
                 for (i, w) in run.iter().enumerate() {
-                    packed.weights[first + (i / 4 * b.nv * LANES + col) * 4 + i % 4] = *w;
+                    if isa.level() == Level::Avx2 {
+                        let at = first + ((i / 2 * LANES + col) * 2 + i % 2) * 2;
+                        let word = i16::from(*w).to_le_bytes().map(u8::cast_signed);
+                        packed.weights[at..at + 2].copy_from_slice(&word);
+                    } else {
+                        packed.weights[first + (i / 4 * b.nv * LANES + col) * 4 + i % 4] = *w;
+                    }
                 }
             }
         }
     }
     Ok(packed)
+}
+
+/// Bytes of a packed weight.
+fn weight_size(isa: Isa) -> usize {
+    if isa.level() == Level::Avx2 { 2 } else { 1 }
 }
 
 /// Vectors of each block of one group.

@@ -27,7 +27,8 @@ use crate::error::Result;
 use crate::kernel::Kernel;
 use crate::memory::{Buffer, Home, Span, Storage, Value, channels_last, row_major, strides_in};
 use crate::plan::PlannedKernel;
-use cleave_ir::{Arg, Class, Graph, Kind, Meta, NodeId};
+use cleave_ir::macs::macs;
+use cleave_ir::{Arg, Bindings, Class, Graph, Kind, Meta, NodeId};
 use cleave_kernels::Isa;
 use cleave_kernels::conv_f32::{ConvF32, EpilogueF32};
 use indexmap::IndexMap;
@@ -312,6 +313,8 @@ impl Lower<'_> {
             nodes: names,
             shape: out.first().map_or(vec![], |v| v.shape.clone()),
             bytes: out.iter().map(|v| v.len() * v.storage.size()).sum(),
+            reads: reads.iter().map(|v| v.len() * v.storage.size()).sum(),
+            macs: nodes.iter().filter_map(|n| macs(self.g, *n, &Bindings::default())).sum(),
         };
         let spans = |v: &[&Value]| v.iter().map(|v| v.span()).collect();
         let step = Step { kernel, reads: spans(reads), writes: spans(out), planned };
