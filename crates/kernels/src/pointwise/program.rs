@@ -141,6 +141,8 @@ pub struct Program {
     pub(crate) inputs: Vec<Input>,
     pub(crate) outputs: Vec<Output>,
     pub(crate) registers: usize,
+    /// Bounds of the sum of its two float inputs, if it is nothing else: what a residual is.
+    pub(crate) sum: Option<(f32, f32)>,
 }
 
 impl Program {
@@ -302,12 +304,15 @@ impl Builder {
                 q.check()?;
             }
         }
-        let (steps, registers) = allocate(&self.schedule(), self.nodes.len());
+        let schedule = self.schedule();
+        let (steps, registers) = allocate(&schedule, self.nodes.len());
         if registers > MAX_REGISTERS {
             return Err(bad(format!("{registers} values are alive at once, expected at most {MAX_REGISTERS}")));
         }
-        let outputs = self.stores.iter().map(|(_, o)| *o).collect();
-        Ok(Program { steps, inputs: self.inputs.clone(), outputs, registers })
+        let outputs: Vec<Output> = self.stores.iter().map(|(_, o)| *o).collect();
+        let outputs_f32 = outputs == [Output::F32];
+        let sum = bounded_sum(&schedule).filter(|_| self.inputs == [Input::F32; 2]);
+        Ok(Program { steps, inputs: self.inputs.clone(), outputs, registers, sum: sum.filter(|_| outputs_f32) })
     }
 
     /// Steps over one virtual register for each value, in order of need.
@@ -358,6 +363,29 @@ impl Builder {
         });
         let stores = self.stores.iter().enumerate().filter(|(_, (v, _))| *v == at);
         steps.extend(stores.map(|(output, _)| Step::Store { src: at, output }));
+    }
+}
+
+/// The bounds of a program that loads two values, adds them, perhaps bounds the sum, and stores it.
+fn bounded_sum(steps: &[Step]) -> Option<(f32, f32)> {
+    let [Step::Load { dst: x, .. }, Step::Load { dst: y, .. }, Step::Binary { op: Binary::Add, dst, a, b }, rest @ ..] =
+        steps
+    else {
+        return None;
+    };
+    if (*a, *b) != (Src::Reg(*x), Src::Reg(*y)) && (*a, *b) != (Src::Reg(*y), Src::Reg(*x)) {
+        return None;
+    }
+    match rest {
+        [Step::Store { src, .. }] if src == dst => Some((f32::NEG_INFINITY, f32::INFINITY)),
+        [Step::Unary { op, dst: bounded, src }, Step::Store { src: stored, .. }] if src == dst && stored == bounded => {
+            match op {
+                Unary::Relu => Some((0.0, f32::INFINITY)),
+                Unary::Clamp { lo, hi } => Some((*lo, *hi)),
+                _ => None,
+            }
+        }
+        _ => None,
     }
 }
 

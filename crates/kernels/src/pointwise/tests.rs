@@ -210,6 +210,48 @@ fn a_tile_is_the_same_program_on_a_part() -> Result<(), KernelError> {
     Ok(())
 }
 
+/// A residual has code of its own: its bits are those of the ops.
+#[test]
+#[allow(unsafe_code, reason = "tiles are run one after the other")]
+fn a_bounded_sum_of_a_tile_is_the_sum() -> Result<(), KernelError> {
+    let (pixels, c, cs) = (37, 41, 50);
+    let (x, r) = (samples(pixels * c, 3), samples(pixels * cs, 9));
+    for (op, swapped) in [None, Some(Unary::Relu), Some(Unary::Clamp { lo: -0.5, hi: 6.0 })]
+        .into_iter()
+        .flat_map(|o| [(o, false), (o, true)])
+    {
+        let mut b = Builder::default();
+        let (v, w) = (b.input(Input::F32), b.input(Input::F32));
+        let sum = if swapped { b.binary(Binary::Add, w, v) } else { b.binary(Binary::Add, v, w) };
+        let bounded = op.map_or(sum, |op| b.unary(op, sum));
+        b.store(bounded, Output::F32);
+        let program = b.build()?;
+        assert!(program.sum.is_some());
+        for isa in Isa::all() {
+            let mut y = vec![0.0f32; pixels * c];
+            let inputs = [TileInput { data: Data::F32(&r), layout: Layout::Rows { stride: cs, offset: 3 } }];
+            let outputs = [TileOutput { data: Sink::F32(SharedMut::new(&mut y)), stride: c, offset: 0 }];
+            program.check_epilogue(pixels, c, &inputs, &outputs)?;
+            for row0 in (0..pixels).step_by(14) {
+                for col0 in (0..c).step_by(32) {
+                    let (rows, cols) = (14.min(pixels - row0), 32.min(c - col0));
+                    let tile = Tile { values: &x[row0 * c + col0..], pitch: c, rows, cols, row0, col0 };
+                    // SAFETY: one task.
+                    unsafe { program.run_tile(isa, &tile, &inputs, &outputs) };
+                }
+            }
+            for (i, y) in y.iter().enumerate() {
+                let sum = x[i] + r[i / c * cs + 3 + i % c];
+                let want = op.map_or(sum, |op| op.eval(sum));
+                assert!(same(want, *y), "{op:?}, element {i}: {y}, not {want}");
+            }
+        }
+    }
+    let product = Program::binary([Input::F32; 2], Binary::Mul, Output::F32)?;
+    assert!(product.sum.is_none() && gated()?.sum.is_none());
+    Ok(())
+}
+
 #[test]
 fn select_powers_and_fake_quantize_mean_what_they_say() -> Result<(), KernelError> {
     let x = samples(700, 31);

@@ -3,9 +3,11 @@
 
 use super::exec::{CHUNK, Data, Frame, InView, OutView};
 use super::isa::execute_on;
+use super::math::clamp;
 use super::program::{Input, MAX_INPUTS, MAX_OUTPUTS, Program};
 use super::sink::Sink;
 use super::space::{check_types, with_registers};
+use crate::versions::versions;
 use crate::{Isa, KernelError, SharedMut};
 
 /// A tile of results: `rows` pixels by `cols` channels, at `values[r · pitch + c]`. It is the program's input 0.
@@ -93,6 +95,23 @@ impl Layout {
     }
 }
 
+/// `y = bounded(tile + r)`, `r` from element `at.0` on, `at.1` elements from row to row.
+#[inline(always)]
+fn sum(tile: &Tile<'_>, r: &[f32], at: (usize, usize), y: &TileOutput<'_>, bounds: (f32, f32)) {
+    for row in 0..tile.rows {
+        let x = &tile.values[row * tile.pitch..][..tile.cols];
+        let r = &r[at.0 + row * at.1..][..tile.cols];
+        let y = y.data.f32s((tile.row0 + row) * y.stride + y.offset + tile.col0, tile.cols);
+        for ((y, x), r) in y.iter_mut().zip(x).zip(r) {
+            *y = clamp(x + r, bounds.0, bounds.1);
+        }
+    }
+}
+
+versions! {
+    fn sum_on(tile: &Tile<'_>, r: &[f32], at: (usize, usize), y: &TileOutput<'_>, bounds: (f32, f32)) => sum
+}
+
 impl Program {
     /// Checks the operands of an epilogue once, before its tiles are run: `pixels` × `channels` in all.
     ///
@@ -130,6 +149,12 @@ impl Program {
     /// # Safety
     /// While it runs, no other task reads or writes this tile's elements of the outputs.
     pub unsafe fn run_tile(&self, isa: Isa, tile: &Tile<'_>, inputs: &[TileInput<'_>], outputs: &[TileOutput<'_>]) {
+        if let (Some(bounds), [TileInput { data: Data::F32(r), layout: Layout::Rows { stride, offset } }], [y]) =
+            (self.sum, inputs, outputs)
+        {
+            let at = (tile.row0 * stride + offset + tile.col0, *stride);
+            return sum_on(isa, tile, r, at, y, bounds);
+        }
         let images = inputs.iter().filter_map(|i| match i.layout {
             Layout::PerBatchChannel { pixels, .. } => Some(pixels.max(1)),
             _ => None,

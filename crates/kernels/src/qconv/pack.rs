@@ -121,29 +121,33 @@ pub(super) fn pack(src: &Source<'_>, segments: &Segments, isa: Isa, order: Order
         blocks,
     };
     let folded = fold_bias(src, k)?;
-    for index in 0..packed.blocks.len() {
-        let b = packed.blocks[index];
+    let words = isa.level() == Level::Avx2;
+    let Packed { weights, bias, scale, float_bias, blocks } = &mut packed;
+    let (weights, bias, scale, float_bias) = (&mut weights[..], &mut bias[..], &mut scale[..], &mut float_bias[..]);
+    for b in blocks.iter() {
+        let step = b.nv * LANES * 4;
         for col in 0..b.nv * LANES {
             let within = order.channel(b.nv, col);
             if within >= b.width {
                 continue;
             }
             let oc = b.channel + within;
-            packed.bias[b.column + col] = folded[oc];
-            packed.scale[b.column + col] = src.requant.multiplier[oc];
+            bias[b.column + col] = folded[oc];
+            scale[b.column + col] = src.requant.multiplier[oc];
             if let Bias::F32(f) = src.bias {
-                packed.float_bias[b.column + col] = f[oc];
+                float_bias[b.column + col] = f[oc];
             }
             let row = &src.weights[oc * k..(oc + 1) * k];
             for (s, run) in row.chunks_exact(segments.len).enumerate() {
-                let first = b.start + s * segments.steps() * b.nv * LANES * 4 * weight_size(isa);
-                for (i, w) in run.iter().enumerate() {
-                    if isa.level() == Level::Avx2 {
-                        let at = first + ((i / 2 * LANES + col) * 2 + i % 2) * 2;
-                        let word = i16::from(*w).to_le_bytes().map(u8::cast_signed);
-                        packed.weights[at..at + 2].copy_from_slice(&word);
-                    } else {
-                        packed.weights[first + (i / 4 * b.nv * LANES + col) * 4 + i % 4] = *w;
+                let to = &mut weights[b.start + s * segments.steps() * step * weight_size(isa)..];
+                if words {
+                    for (i, w) in run.iter().enumerate() {
+                        let at = ((i / 2 * LANES + col) * 2 + i % 2) * 2;
+                        to[at..at + 2].copy_from_slice(&i16::from(*w).to_le_bytes().map(u8::cast_signed));
+                    }
+                } else {
+                    for (four, out) in run.chunks(4).zip(to[col * 4..].chunks_mut(step)) {
+                        out[..four.len()].copy_from_slice(four);
                     }
                 }
             }

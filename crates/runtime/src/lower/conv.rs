@@ -138,6 +138,9 @@ fn spatial(
 pub(crate) fn reorder<T: Copy>(c: &Convolution, w: &[T]) -> Vec<T> {
     let s = &c.shape;
     let (taps, each) = (s.kh * s.kw, s.c_in / s.groups);
+    if taps == 1 && c.transposed.is_none() {
+        return w.to_vec();
+    }
     let mut out = Vec::with_capacity(w.len());
     let per_group = s.c_out / s.groups;
     for o in 0..s.c_out {
