@@ -65,7 +65,7 @@ impl Gate {
     }
 
     fn element(&self, a: u8, gate: u16, fixed: i16) -> u8 {
-        let product = ((u32::from(a) << 8) * u32::from(gate) >> 16) as i16;
+        let product = (((u32::from(a) << 8) * u32::from(gate)) >> 16) as i16;
         i32::from(product.saturating_add(fixed) >> self.bits).clamp(self.y.qmin, self.y.qmax) as u8
     }
 

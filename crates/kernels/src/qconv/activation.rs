@@ -44,8 +44,8 @@ impl Activation {
     pub fn new(op: Unary, to: &Quantize) -> Option<Activation> {
         let (form, unit) = match op {
             Unary::HardSwish => (Form::HardSwish((1.0 / (6.0 * f64::from(to.scale))) as f32), 1.0),
-            Unary::Silu => Curve::new(op, 8.0, to)?,
-            Unary::Gelu | Unary::GeluTanh => Curve::new(op, 4.0, to)?,
+            Unary::Silu => Curve::of(op, 8.0, to)?,
+            Unary::Gelu | Unary::GeluTanh => Curve::of(op, 4.0, to)?,
             _ => return None,
         };
         Some(Activation { form, unit })
@@ -82,8 +82,8 @@ fn product(a: i16, b: i16) -> i16 {
 }
 
 impl Curve {
-    /// Of a function `v/2 + g(|v|)`, `g` convex, that is nearly 0 below `-reach`.
-    fn new(op: Unary, reach: f32, to: &Quantize) -> Option<(Form, f32)> {
+    /// Of a function `v/2 + g(|v|)`, `g` convex, that is nearly 0 below `-reach`; and its unit.
+    fn of(op: Unary, reach: f32, to: &Quantize) -> Option<(Form, f32)> {
         // Results past the greatest level are of no interest, and there the function is nearly the identity.
         let most = f64::from(to.scale) * f64::from((to.qmax - to.zero_point).max(1));
         let reach = (most + 0.3).max(f64::from(reach)).log2().ceil().exp2();

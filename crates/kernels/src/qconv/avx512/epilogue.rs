@@ -8,7 +8,6 @@
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
 use super::activation::levels;
-use crate::qconv::activation::Form;
 use crate::qconv::pack::LANES;
 use crate::qconv::spec::OutputKind;
 use crate::qconv::tile::{Columns, Epilogue, Path, Tile};
@@ -60,20 +59,11 @@ pub(super) unsafe fn store_by<const NV: usize, const PATH: u8>(
     y: *mut u8,
     r: *const u8,
 ) {
-    // SAFETY: by the caller's promise.
+    // SAFETY: by the caller's promise; stores are masked by the width.
     unsafe {
-        let zp = _mm512_set1_epi16(e.zero_point as i16);
         let mut x = [_mm512_setzero_ps(); NV];
         for v in 0..NV {
-            x[v] = _mm512_mul_ps(_mm512_cvtepi32_ps(acc[v]), _mm512_loadu_ps(c.scale.add(v * LANES)));
-        }
-        if let (true, Some(form)) = (PATH == Path::Activation as u8, &e.activation) {
-            if e.float_bias {
-                for v in 0..NV {
-                    x[v] = _mm512_add_ps(x[v], _mm512_loadu_ps(c.float_bias.add(v * LANES)));
-                }
-            }
-            return store_activated(form, &x, c, e, y);
+            x[v] = scaled_by::<PATH>(acc[v], c, v * LANES, e);
         }
         if let (true, Some((m, z))) = (PATH == Path::Residual as u8, e.residual) {
             let r = shifted_residual::<NV>(r, c.width);
@@ -82,14 +72,9 @@ pub(super) unsafe fn store_by<const NV: usize, const PATH: u8>(
                 x[v] = _mm512_add_ps(x[v], _mm512_mul_ps(_mm512_sub_ps(r[v], shift), m));
             }
         }
-        let mut q = [_mm512_setzero_si512(); NV];
-        for v in 0..NV {
-            q[v] = _mm512_cvtps_epi32(x[v]);
-        }
         if NV == 4 {
-            let low = _mm512_adds_epi16(_mm512_packs_epi32(q[0], q[1]), zp);
-            let high = _mm512_adds_epi16(_mm512_packs_epi32(q[2], q[3]), zp);
-            let q = bounded(_mm512_packus_epi16(low, high), e);
+            let (low, high) = ([x[0], x[NV.min(2) - 1]], [x[NV.min(3) - 1], x[NV - 1]]);
+            let q = bounded(_mm512_packus_epi16(words::<PATH>(low, e), words::<PATH>(high, e)), e);
             if c.width >= 64 {
                 _mm512_storeu_si512(y.cast(), q);
             } else {
@@ -98,23 +83,45 @@ pub(super) unsafe fn store_by<const NV: usize, const PATH: u8>(
             return;
         }
         if NV >= 2 {
-            let w = bounded_words(_mm512_adds_epi16(_mm512_packs_epi32(q[0], q[1]), zp), e);
-            if c.width >= 32 {
-                _mm256_storeu_si256(y.cast(), _mm512_cvtepi16_epi8(w));
-            } else {
-                _mm256_mask_storeu_epi8(y.cast(), mask(c.width, 32) as u32, _mm512_cvtepi16_epi8(w));
-            }
+            let w = bounded_words(words::<PATH>([x[0], x[NV.min(2) - 1]], e), e);
+            _mm256_mask_storeu_epi8(y.cast(), mask(c.width, 32) as u32, _mm512_cvtepi16_epi8(w));
         }
         if NV % 2 == 1 {
-            let q = _mm512_add_epi32(q[NV - 1], _mm512_set1_epi32(e.zero_point));
-            let q = _mm512_max_epi32(_mm512_min_epi32(q, _mm512_set1_epi32(e.qmax)), _mm512_set1_epi32(e.qmin));
-            let (y, width) = (y.add((NV - 1) * LANES), c.width - (NV - 1) * LANES);
-            if width >= LANES {
-                _mm_storeu_si128(y.cast(), _mm512_cvtepi32_epi8(q));
-            } else {
-                _mm_mask_storeu_epi8(y.cast(), mask(width, LANES) as u16, _mm512_cvtepi32_epi8(q));
-            }
+            let w = words::<PATH>([x[NV - 1], x[NV - 1]], e);
+            // A dword of each lane: the others repeat it.
+            let each = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+            let q = _mm512_permutexvar_epi32(each, bounded(_mm512_packus_epi16(w, w), e));
+            let width = c.width - (NV - 1) * LANES;
+            let to = y.add((NV - 1) * LANES);
+            _mm_mask_storeu_epi8(to.cast(), mask(width, LANES) as u16, _mm512_castsi512_si128(q));
         }
+    }
+}
+
+/// `f32(acc)·m`, and a float bias before an activation, of the vector at column `at`.
+#[inline(always)]
+unsafe fn scaled_by<const PATH: u8>(acc: __m512i, c: &Columns, at: usize, e: &Epilogue) -> __m512 {
+    // SAFETY: columns are padded to whole vectors.
+    unsafe {
+        let x = _mm512_mul_ps(_mm512_cvtepi32_ps(acc), _mm512_loadu_ps(c.scale.add(at)));
+        match PATH == Path::Activation as u8 && e.float_bias {
+            true => _mm512_add_ps(x, _mm512_loadu_ps(c.float_bias.add(at))),
+            false => x,
+        }
+    }
+}
+
+/// Two vectors of values rounded, after the activation if there is one, with the zero point: words in the order of
+/// `vpackssdw`, bounded by i16 alone.
+#[inline(always)]
+unsafe fn words<const PATH: u8>(x: [__m512; 2], e: &Epilogue) -> __m512i {
+    // SAFETY: the caller enables the features.
+    unsafe {
+        let words = match &e.activation {
+            Some(form) if PATH == Path::Activation as u8 => levels(form, x),
+            _ => _mm512_packs_epi32(_mm512_cvtps_epi32(x[0]), _mm512_cvtps_epi32(x[1])),
+        };
+        _mm512_adds_epi16(words, _mm512_set1_epi16(e.zero_point as i16))
     }
 }
 
@@ -133,11 +140,7 @@ pub(super) unsafe fn store_side<const NV: usize, const MR: usize, const PATH: u8
         let (c, e) = (&t.columns, t.epilogue);
         let mut x = [_mm512_setzero_ps(); 4];
         for k in 0..4 {
-            let acc = _mm512_cvtepi32_ps(acc[i + k / NV][k % NV]);
-            x[k] = _mm512_mul_ps(acc, _mm512_loadu_ps(c.scale.add(k % NV * LANES)));
-            if PATH == Path::Activation as u8 && e.float_bias {
-                x[k] = _mm512_add_ps(x[k], _mm512_loadu_ps(c.float_bias.add(k % NV * LANES)));
-            }
+            x[k] = scaled_by::<PATH>(acc[i + k / NV][k % NV], c, k % NV * LANES, e);
         }
         if let (true, Some((m, z))) = (PATH == Path::Residual as u8, e.residual) {
             let (shift, m) = (_mm512_set1_ps(SHIFT + z as f32), _mm512_set1_ps(m));
@@ -149,19 +152,8 @@ pub(super) unsafe fn store_side<const NV: usize, const MR: usize, const PATH: u8
                 }
             }
         }
-        let (low, high) = match &e.activation {
-            Some(form) if PATH == Path::Activation as u8 => (levels(form, [x[0], x[1]]), levels(form, [x[2], x[3]])),
-            _ => {
-                let mut q = [_mm512_setzero_si512(); 4];
-                for k in 0..4 {
-                    q[k] = _mm512_cvtps_epi32(x[k]);
-                }
-                (_mm512_packs_epi32(q[0], q[1]), _mm512_packs_epi32(q[2], q[3]))
-            }
-        };
-        let zp = _mm512_set1_epi16(e.zero_point as i16);
-        let q = _mm512_packus_epi16(_mm512_adds_epi16(low, zp), _mm512_adds_epi16(high, zp));
-        let q = bounded(q, e);
+        let (low, high) = (words::<PATH>([x[0], x[1]], e), words::<PATH>([x[2], x[3]], e));
+        let q = bounded(_mm512_packus_epi16(low, high), e);
         // Each 128-bit lane holds a part of every row: row after row.
         let q = match NV {
             2 => _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), q),
@@ -201,43 +193,6 @@ pub(in crate::qconv) unsafe fn bounded(q: __m512i, e: &Epilogue) -> __m512i {
 unsafe fn bounded_words(q: __m512i, e: &Epilogue) -> __m512i {
     // SAFETY: the caller enables the features.
     unsafe { _mm512_max_epi16(_mm512_min_epi16(q, _mm512_set1_epi16(e.qmax as i16)), _mm512_set1_epi16(e.qmin as i16)) }
-}
-
-/// Stores activations of `NV` vectors.
-#[inline(always)]
-unsafe fn store_activated<const NV: usize>(form: &Form, x: &[__m512; NV], c: &Columns, e: &Epilogue, y: *mut u8) {
-    // SAFETY: as in `store_by`.
-    unsafe {
-        let zp = _mm512_set1_epi16(e.zero_point as i16);
-        // A closure would not have the caller's instruction set.
-        macro_rules! words {
-            ($a:expr, $b:expr) => {
-                _mm512_adds_epi16(levels(form, [x[$a], x[$b]]), zp)
-            };
-        }
-        if NV == 4 {
-            let q = bounded(_mm512_packus_epi16(words!(0, NV.min(2) - 1), words!(NV.min(3) - 1, NV - 1)), e);
-            if c.width >= 64 {
-                _mm512_storeu_si512(y.cast(), q);
-            } else {
-                _mm512_mask_storeu_epi8(y.cast(), mask(c.width, 64), q);
-            }
-            return;
-        }
-        if NV >= 2 {
-            let w = bounded_words(words!(0, NV.min(2) - 1), e);
-            _mm256_mask_storeu_epi8(y.cast(), mask(c.width, 32) as u32, _mm512_cvtepi16_epi8(w));
-        }
-        if NV % 2 == 1 {
-            let w = words!(NV - 1, NV - 1);
-            let q = bounded(_mm512_packus_epi16(w, w), e);
-            // A dword of each lane: the others repeat it.
-            let each = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-            let q = _mm512_castsi512_si128(_mm512_permutexvar_epi32(each, q));
-            let width = c.width - (NV - 1) * LANES;
-            _mm_mask_storeu_epi8(y.add((NV - 1) * LANES).cast(), mask(width, LANES) as u16, q);
-        }
-    }
 }
 
 /// 2^23: a byte in the low bits of its significand makes the float `SHIFT + byte`, exactly.
