@@ -5,6 +5,8 @@
 //! Graphs are deliberately absent; `unsafe` stands in the files of one instruction set each.
 
 pub mod buffer;
+#[cfg(target_arch = "x86_64")]
+mod bytes512;
 pub mod conv_f32;
 mod error;
 pub mod gemm_f32;

@@ -1,7 +1,7 @@
 //! The mean of each window.
 
 use super::window::{PoolShape, Window, adaptive, sliding};
-use super::{FEW, LANES, Pixel, Windows, starts};
+use super::{LANES, Pixel, Windows, each_block};
 use crate::pointwise::{Quantize, Quantizer};
 use crate::quant::Dequantize;
 use crate::versions::versions;
@@ -81,23 +81,7 @@ fn mean<T>(p: &Pixel<'_, u8>, zero_point: i32, y: &mut [T], f: impl Fn(i32) -> T
             y[i] = f(sum[i]);
         }
     }
-    match y.len() {
-        LANES.. => {
-            for at in starts::<LANES>(y.len()) {
-                block::<T, LANES>(p, at, zero_point, y, f);
-            }
-        }
-        FEW.. => {
-            for at in starts::<FEW>(y.len()) {
-                block::<T, FEW>(p, at, zero_point, y, f);
-            }
-        }
-        n => {
-            for at in 0..n {
-                block::<T, 1>(p, at, zero_point, y, f);
-            }
-        }
-    }
+    each_block!(y.len(), |at, N| block::<T, N>(p, at, zero_point, y, f));
 }
 
 #[inline(always)]

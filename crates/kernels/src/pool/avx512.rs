@@ -3,13 +3,9 @@
 
 use super::average::SHORT;
 use super::{LANES, Pixel};
+use crate::bytes512::ones;
 use crate::{Isa, Level};
 use std::arch::x86_64::*;
-
-/// Bits of the first `n` of 64.
-fn ones(n: usize) -> u64 {
-    u64::MAX >> (64 - n.clamp(1, 64))
-}
 
 /// The greatest tap of each channel.
 pub(super) fn greatest(isa: Isa, p: &Pixel<'_, u8>, y: &mut [u8]) {

@@ -1,7 +1,7 @@
 //! The greatest tap of each window.
 
 use super::window::{PoolShape, sliding};
-use super::{FEW, LANES, Pixel, Windows, starts};
+use super::{Pixel, Windows, each_block};
 use crate::pointwise::math::maximum;
 use crate::versions::versions;
 use crate::{Isa, KernelError, Level, ThreadPool};
@@ -13,26 +13,9 @@ pub struct MaxPool {
     windows: Windows,
 }
 
-// Loops, not closures: a call that is not inlined would be compiled without the instruction set.
 #[inline(always)]
 fn greatest<T: Copy>(p: &Pixel<'_, T>, least: T, y: &mut [T], max: impl Fn(T, T) -> T + Copy) {
-    match y.len() {
-        LANES.. => {
-            for at in starts::<LANES>(y.len()) {
-                block::<T, LANES>(p, at, least, y, max);
-            }
-        }
-        FEW.. => {
-            for at in starts::<FEW>(y.len()) {
-                block::<T, FEW>(p, at, least, y, max);
-            }
-        }
-        n => {
-            for at in 0..n {
-                block::<T, 1>(p, at, least, y, max);
-            }
-        }
-    }
+    each_block!(y.len(), |at, N| block::<T, N>(p, at, least, y, max));
 }
 
 /// `N` channels, in registers.

@@ -28,10 +28,32 @@ const LANES: usize = 64;
 /// The same where there are not so many.
 const FEW: usize = 16;
 
-/// Where the blocks of `n` channels start, `n` at least `N`: the last overlaps the one before.
-fn starts<const N: usize>(n: usize) -> impl Iterator<Item = usize> {
-    (0..n.div_ceil(N)).map(move |i| (i * N).min(n - N))
+/// Does something for each block of channels, of a size that is known to the compiler: 64, where there are so many, 16, or
+/// each channel. The last block overlaps the one before. A closure would not have the caller's instruction set.
+macro_rules! each_block {
+    ($n:expr, |$at:ident, $size:ident| $do:expr) => {{
+        let n = $n;
+        if n >= super::LANES {
+            const $size: usize = super::LANES;
+            for block in 0..n.div_ceil($size) {
+                let $at = (block * $size).min(n - $size);
+                $do;
+            }
+        } else if n >= super::FEW {
+            const $size: usize = super::FEW;
+            for block in 0..n.div_ceil($size) {
+                let $at = (block * $size).min(n - $size);
+                $do;
+            }
+        } else {
+            const $size: usize = 1;
+            for $at in 0..n {
+                $do;
+            }
+        }
+    }};
 }
+use each_block;
 
 /// One output pixel of one image: taps at `(row · w + col) · c + first + channel`.
 struct Pixel<'a, T> {

@@ -4,6 +4,7 @@
 
 use super::gate::{Gate, Operands};
 use super::{Formula, QBinary};
+use crate::bytes512::{SHIFT, ones, shifted};
 use crate::{Isa, Level};
 use cleave_numerics::{QProduct, QSum};
 use std::arch::x86_64::*;
@@ -17,25 +18,6 @@ pub(super) fn binary(isa: Isa, one: &QBinary, a: &[u8], b: &[u8], y: &mut [u8]) 
             Formula::Sum(s) => sum(&s, one, a, b, y),
             Formula::Product(p) => product(&p, one, a, b, y),
         }
-    }
-}
-
-/// 2²³.
-const SHIFT: f32 = 8_388_608.0;
-
-/// `SHIFT + x` of 64 bytes, interleaved within 128-bit lanes as packs undo it.
-#[inline(always)]
-unsafe fn shifted(x: __m512i) -> [__m512; 4] {
-    // SAFETY: the caller enables the features.
-    unsafe {
-        let (zero, high) = (_mm512_setzero_si512(), _mm512_set1_epi16(0x4b00));
-        let (a, b) = (_mm512_unpacklo_epi8(x, zero), _mm512_unpackhi_epi8(x, zero));
-        [
-            _mm512_castsi512_ps(_mm512_unpacklo_epi16(a, high)),
-            _mm512_castsi512_ps(_mm512_unpackhi_epi16(a, high)),
-            _mm512_castsi512_ps(_mm512_unpacklo_epi16(b, high)),
-            _mm512_castsi512_ps(_mm512_unpackhi_epi16(b, high)),
-        ]
     }
 }
 
@@ -58,7 +40,7 @@ unsafe fn rounded(v: [__m512; 4], one: &QBinary) -> __m512i {
 macro_rules! by_64 {
     ($a:ident, $b:ident, $y:ident, |$x:ident, $z:ident| $body:expr) => {
         for start in (0..$a.len()).step_by(64) {
-            let mask = u64::MAX >> (64 - ($a.len() - start).min(64));
+            let mask = ones($a.len() - start);
             let $x = _mm512_maskz_loadu_epi8(mask, $a.as_ptr().add(start).cast());
             let $z = _mm512_maskz_loadu_epi8(mask, $b.as_ptr().add(start).cast());
             let q = $body;
@@ -117,7 +99,7 @@ unsafe fn gate_avx512(g: &Gate, a: &[u8], o: &Operands, y: &mut [u8]) {
     let (qmin, qmax) = (_mm512_set1_epi8(g.y.qmin as i8), _mm512_set1_epi8(g.y.qmax as i8));
     let (zero, bits) = (_mm512_setzero_si512(), _mm_cvtsi32_si128(g.bits as i32));
     for start in (0..a.len()).step_by(64) {
-        let mask = u64::MAX >> (64 - (a.len() - start).min(64));
+        let mask = ones(a.len() - start);
         // SAFETY: bytes are masked by the length; operands are whole blocks.
         unsafe {
             let x = _mm512_maskz_loadu_epi8(mask, a.as_ptr().add(start).cast());

@@ -6,9 +6,9 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::avx512;
+use super::over_images;
 use crate::pointwise::Quantize;
 use crate::quant::Dequantize;
-use crate::share::split_rows;
 use crate::{Isa, KernelError, Level, ThreadPool};
 
 /// Elements of a gate that is repeated.
@@ -81,32 +81,17 @@ impl Gate {
         b: &[u8],
         y: &mut [u8],
     ) -> Result<(), KernelError> {
-        let [n, pixels, c] = dims;
-        KernelError::exactly("first operand", n * pixels * c, a.len())?;
-        KernelError::exactly("gate", n * c, b.len())?;
-        KernelError::exactly("result", a.len(), y.len())?;
+        let c = dims[2];
         if c > REPEATED {
             return Err(KernelError::invalid("gate", format!("it has {c} channels; at most {REPEATED} are taken")));
         }
-        split_rows(pool, y, n * pixels, c, &|range, y| {
-            let most = rows_at_once(c);
-            let (mut row, mut y, mut known) = (range.start, y, None);
-            let mut operands = Operands { gates: [0; REPEATED], fixed: [0; REPEATED] };
-            while row < range.end {
-                let image = row / pixels;
-                let rows = most.min(range.end - row).min((image + 1) * pixels - row);
-                if known != Some(image) {
-                    // As many as any of the image's rows will want.
-                    let times = most.min(range.end - row);
-                    self.repeat(&b[image * c..(image + 1) * c], times, &mut operands);
-                    known = Some(image);
-                }
-                let (now, later) = y.split_at_mut(rows * c);
-                self.rows(&a[row * c..(row + rows) * c], &operands, now);
-                (row, y) = (row + rows, later);
+        let start = || (Operands { gates: [0; REPEATED], fixed: [0; REPEATED] }, None);
+        over_images(pool, dims, a, b, y, rows_at_once(c), start, |(operands, known), (gate, image), times, a, y| {
+            if known.replace(image) != Some(image) {
+                self.repeat(gate, times, operands);
             }
-        });
-        Ok(())
+            self.rows(a, operands, y);
+        })
     }
 
     /// A gate's operands, so often one after another.

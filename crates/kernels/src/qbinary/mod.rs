@@ -129,33 +129,69 @@ impl QBinary {
         b: &[u8],
         y: &mut [u8],
     ) -> Result<(), KernelError> {
-        let [n, pixels, c] = dims;
-        KernelError::exactly("first operand", n * pixels * c, a.len())?;
-        KernelError::exactly("gate", n * c, b.len())?;
-        KernelError::exactly("result", a.len(), y.len())?;
-        split_rows(pool, y, n * pixels, c, &|range, y| {
-            // Pixels of one image at a time, beside which the gate stands as often.
-            let mut gates = [0; GATES];
-            let most = (GATES / c.max(1)).max(1);
-            let (mut row, mut y) = (range.start, y);
-            while row < range.end {
-                let image = row / pixels;
-                let rows = most.min(range.end - row).min((image + 1) * pixels - row);
-                let gate = &b[image * c..(image + 1) * c];
-                let gates = match gates.get_mut(..rows * c) {
+        let most = (GATES / dims[2].max(1)).max(1);
+        over_images(
+            pool,
+            dims,
+            a,
+            b,
+            y,
+            most,
+            || ([0; GATES], None),
+            |(gates, known), gate, times, a, y| {
+                let c = gate.0.len();
+                let gates = match gates.get_mut(..times * c) {
                     Some(repeated) => {
-                        repeated.chunks_exact_mut(c.max(1)).for_each(|g| g.copy_from_slice(gate));
-                        &*repeated
+                        if known.replace(gate.1) != Some(gate.1) {
+                            repeated.chunks_exact_mut(c).for_each(|g| g.copy_from_slice(gate.0));
+                        }
+                        &repeated[..a.len()]
                     }
-                    None => gate,
+                    None => gate.0,
                 };
-                let (now, later) = y.split_at_mut(rows * c);
-                binary_on(self.isa, self, &a[row * c..(row + rows) * c], gates, now);
-                (row, y) = (row + rows, later);
-            }
-        });
-        Ok(())
+                binary_on(self.isa, self, a, gates, y);
+            },
+        )
     }
+}
+
+/// A gate's channels, and the image that it is of.
+type OfImage<'a> = (&'a [u8], usize);
+
+/// Calls `f(state, gate, times, a, y)` for rows of pixels `a`, at most `most` and all of one image, beside which its gate
+/// stands; no call for that image has more than `times` rows. Each thread has a state that `start` gives it.
+/// `dims = [n, pixels, c]`.
+#[allow(clippy::too_many_arguments, reason = "the operands, and what is done with them")]
+fn over_images<S>(
+    pool: &ThreadPool,
+    dims: [usize; 3],
+    a: &[u8],
+    b: &[u8],
+    y: &mut [u8],
+    most: usize,
+    start: impl Fn() -> S + Sync,
+    f: impl Fn(&mut S, OfImage<'_>, usize, &[u8], &mut [u8]) + Sync,
+) -> Result<(), KernelError> {
+    let [n, pixels, c] = dims;
+    KernelError::exactly("first operand", n * pixels * c, a.len())?;
+    KernelError::exactly("gate", n * c, b.len())?;
+    KernelError::exactly("result", a.len(), y.len())?;
+    if a.is_empty() {
+        return Ok(());
+    }
+    split_rows(pool, y, n * pixels, c, &|range, y| {
+        let (mut row, mut y, mut state) = (range.start, y, start());
+        while row < range.end {
+            let image = row / pixels;
+            let left = range.end.min((image + 1) * pixels) - row;
+            let rows = most.min(left);
+            let (now, later) = y.split_at_mut(rows * c);
+            let gate = (&b[image * c..(image + 1) * c], image);
+            f(&mut state, gate, most.min(pixels), &a[row * c..(row + rows) * c], now);
+            (row, y) = (row + rows, later);
+        }
+    });
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Three float planes to interleaved bytes, 64 pixels at a time.
 #![allow(unsafe_code, reason = "vector loads and stores through pointers")]
 
+use crate::bytes512::ones;
 use crate::pointwise::{Quantize, Rounding};
 use crate::{Isa, Level};
 use cleave_numerics::reciprocal_per_tensor;
@@ -38,11 +39,6 @@ const fn bytes_of(plane: usize, vector: usize) -> u64 {
         i += 1;
     }
     mask
-}
-
-/// Bits of the first `n` of 64.
-fn ones(n: usize) -> u64 {
-    if n >= 64 { u64::MAX } else { (1 << n) - 1 }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]

@@ -8,6 +8,7 @@
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
 use super::activation::levels;
+use crate::bytes512::{SHIFT, ones, shifted};
 use crate::qconv::pack::LANES;
 use crate::qconv::spec::OutputKind;
 use crate::qconv::tile::{Columns, Epilogue, Path, Tile};
@@ -100,7 +101,7 @@ pub(super) unsafe fn store_by<const NV: usize, const PATH: u8>(
 
 /// `f32(acc)·m`, and a float bias before an activation, of the vector at column `at`.
 #[inline(always)]
-unsafe fn scaled_by<const PATH: u8>(acc: __m512i, c: &Columns, at: usize, e: &Epilogue) -> __m512 {
+pub(in crate::qconv) unsafe fn scaled_by<const PATH: u8>(acc: __m512i, c: &Columns, at: usize, e: &Epilogue) -> __m512 {
     // SAFETY: columns are padded to whole vectors.
     unsafe {
         let x = _mm512_mul_ps(_mm512_cvtepi32_ps(acc), _mm512_loadu_ps(c.scale.add(at)));
@@ -114,7 +115,7 @@ unsafe fn scaled_by<const PATH: u8>(acc: __m512i, c: &Columns, at: usize, e: &Ep
 /// Two vectors of values rounded, after the activation if there is one, with the zero point: words in the order of
 /// `vpackssdw`, bounded by i16 alone.
 #[inline(always)]
-unsafe fn words<const PATH: u8>(x: [__m512; 2], e: &Epilogue) -> __m512i {
+pub(in crate::qconv) unsafe fn words<const PATH: u8>(x: [__m512; 2], e: &Epilogue) -> __m512i {
     // SAFETY: the caller enables the features.
     unsafe {
         let words = match &e.activation {
@@ -195,23 +196,18 @@ unsafe fn bounded_words(q: __m512i, e: &Epilogue) -> __m512i {
     unsafe { _mm512_max_epi16(_mm512_min_epi16(q, _mm512_set1_epi16(e.qmax as i16)), _mm512_set1_epi16(e.qmin as i16)) }
 }
 
-/// 2^23: a byte in the low bits of its significand makes the float `SHIFT + byte`, exactly.
-const SHIFT: f32 = 8388608.0;
-
 /// `SHIFT + r` of a residual's bytes, in the order of the columns.
 #[inline(always)]
 unsafe fn shifted_residual<const NV: usize>(r: *const u8, width: usize) -> [__m512; NV] {
     // SAFETY: as in `store_by`; loads are masked by the width.
     unsafe {
-        let (zero, high) = (_mm512_setzero_si512(), _mm512_set1_epi16(0x4b00));
+        let high = _mm512_set1_epi16(0x4b00);
         let mut out = [_mm512_setzero_ps(); NV];
         if NV == 4 {
-            let r = _mm512_maskz_loadu_epi8(mask(width, 64), r.cast());
-            let (a, b) = (_mm512_unpacklo_epi8(r, zero), _mm512_unpackhi_epi8(r, zero));
-            out[0] = _mm512_castsi512_ps(_mm512_unpacklo_epi16(a, high));
-            out[NV.min(2) - 1] = _mm512_castsi512_ps(_mm512_unpackhi_epi16(a, high));
-            out[NV.min(3) - 1] = _mm512_castsi512_ps(_mm512_unpacklo_epi16(b, high));
-            out[NV - 1] = _mm512_castsi512_ps(_mm512_unpackhi_epi16(b, high));
+            let all = shifted(_mm512_maskz_loadu_epi8(mask(width, 64), r.cast()));
+            for v in 0..NV {
+                out[v] = all[v];
+            }
             return out;
         }
         if NV >= 2 {
@@ -257,7 +253,7 @@ fn rounded(v: __m512, e: &Epilogue) -> __m512i {
 /// Bits of the first `width` of `lanes` lanes.
 #[inline(always)]
 fn mask(width: usize, lanes: usize) -> u64 {
-    if width >= lanes { u64::MAX >> (64 - lanes) } else { (1 << width) - 1 }
+    ones(width.min(lanes))
 }
 
 #[inline]

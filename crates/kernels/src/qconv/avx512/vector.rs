@@ -26,13 +26,10 @@ pub(in crate::qconv) trait Vector: Copy {
     unsafe fn unpack_hi16(self, b: Self) -> Self;
     /// `self + Σ x·w` by dword; x unsigned, w signed.
     unsafe fn dot(self, x: Self, w: Self) -> Self;
-    /// `rne(f32(self)·scale)`, of what an i32 holds.
-    unsafe fn round(self, scale: *const f32) -> Self;
     /// `rne(min(f32(self)·scale + bias + residual, top))`: bias null for none; residual is a dword and `(mr, zr)`.
     unsafe fn requantize(self, scale: *const f32, bias: *const f32, r: Option<(Self, f32, i32)>, top: f32) -> Self;
     /// Saturated i32 to i16, plus `zp`, to u8, at least `qmin`.
     unsafe fn pack(v: [Self; 4], zp: i32, qmin: i32) -> Self;
-    unsafe fn least(self, bytes: Self) -> Self;
     /// The halves of [`Vector::pack`].
     unsafe fn pack_words(self, b: Self, zp: i32) -> Self;
     unsafe fn pack_bytes(self, b: Self, qmin: i32) -> Self;
@@ -45,7 +42,7 @@ macro_rules! vector {
     ($v:ident, $bytes:literal, $mask:ty, zero: $zero:ident, load: $load:ident, $loadm:ident, spread: $spread:path, splat: $splat:ident,
      $splat16:ident, $splat32:ident, unpack: $lo8:ident $hi8:ident $lo16:ident $hi16:ident, dot: $dot:ident,
      float: $cvt:ident $cvti:ident $mul:ident $add:ident $min:ident $splatf:ident $loadf:ident, sub: $sub:ident,
-     pack: $packs:ident $adds:ident $packus:ident $max:ident $least:ident, cast: $widen:expr, $narrow:expr,
+     pack: $packs:ident $adds:ident $packus:ident $max:ident, cast: $widen:expr, $narrow:expr,
      store: $store:ident, $storem:ident) => {
         impl Vector for $v {
             const BYTES: usize = $bytes;
@@ -88,14 +85,6 @@ macro_rules! vector {
             #[inline(always)]
             unsafe fn dot(self, x: Self, w: Self) -> Self {
                 unsafe { $dot(self, x, w) }
-            }
-            #[inline(always)]
-            unsafe fn round(self, scale: *const f32) -> Self {
-                unsafe { $cvti($mul($cvt(self), $loadf(scale))) }
-            }
-            #[inline(always)]
-            unsafe fn least(self, bytes: Self) -> Self {
-                unsafe { $least(self, bytes) }
             }
             #[inline(always)]
             unsafe fn requantize(
@@ -156,7 +145,7 @@ vector!(__m512i, 64, u64, zero: _mm512_setzero_si512, load: _mm512_loadu_si512, 
     dot: _mm512_dpbusd_epi32,
     float: _mm512_cvtepi32_ps _mm512_cvtps_epi32 _mm512_mul_ps _mm512_add_ps _mm512_min_ps _mm512_set1_ps _mm512_loadu_ps,
     sub: _mm512_sub_epi32,
-    pack: _mm512_packs_epi32 _mm512_adds_epi16 _mm512_packus_epi16 _mm512_max_epu8 _mm512_min_epu8,
+    pack: _mm512_packs_epi32 _mm512_adds_epi16 _mm512_packus_epi16 _mm512_max_epu8,
     cast: std::convert::identity, std::convert::identity, store: _mm512_storeu_si512, _mm512_mask_storeu_epi8);
 vector!(__m256i, 32, u32, zero: _mm256_setzero_si256, load: _mm256_loadu_si256, _mm256_maskz_loadu_epi8,
     spread: _mm512_broadcast_i64x4, splat: _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32,
@@ -164,7 +153,7 @@ vector!(__m256i, 32, u32, zero: _mm256_setzero_si256, load: _mm256_loadu_si256, 
     dot: _mm256_dpbusd_epi32,
     float: _mm256_cvtepi32_ps _mm256_cvtps_epi32 _mm256_mul_ps _mm256_add_ps _mm256_min_ps _mm256_set1_ps _mm256_loadu_ps,
     sub: _mm256_sub_epi32,
-    pack: _mm256_packs_epi32 _mm256_adds_epi16 _mm256_packus_epi16 _mm256_max_epu8 _mm256_min_epu8,
+    pack: _mm256_packs_epi32 _mm256_adds_epi16 _mm256_packus_epi16 _mm256_max_epu8,
     cast: _mm512_castsi256_si512, _mm512_castsi512_si256, store: _mm256_storeu_si256, _mm256_mask_storeu_epi8);
 vector!(__m128i, 16, u16, zero: _mm_setzero_si128, load: _mm_loadu_si128, _mm_maskz_loadu_epi8,
     spread: _mm512_broadcast_i32x4, splat: _mm_set1_epi8, _mm_set1_epi16, _mm_set1_epi32,
@@ -172,5 +161,5 @@ vector!(__m128i, 16, u16, zero: _mm_setzero_si128, load: _mm_loadu_si128, _mm_ma
     dot: _mm_dpbusd_epi32,
     float: _mm_cvtepi32_ps _mm_cvtps_epi32 _mm_mul_ps _mm_add_ps _mm_min_ps _mm_set1_ps _mm_loadu_ps,
     sub: _mm_sub_epi32,
-    pack: _mm_packs_epi32 _mm_adds_epi16 _mm_packus_epi16 _mm_max_epu8 _mm_min_epu8,
+    pack: _mm_packs_epi32 _mm_adds_epi16 _mm_packus_epi16 _mm_max_epu8,
     cast: _mm512_castsi128_si512, _mm512_castsi512_si128, store: _mm_storeu_si128, _mm_mask_storeu_epi8);

@@ -8,8 +8,8 @@
 
 use super::{Block, Depthwise};
 use crate::buffer::ALIGN;
-use crate::qconv::avx512::activation::levels;
-use crate::qconv::avx512::epilogue::{lookup, store_f32};
+use crate::bytes512::ones;
+use crate::qconv::avx512::epilogue::{bounded, lookup, scaled_by, store_f32, words};
 use crate::qconv::avx512::vector::Vector;
 use crate::qconv::dense::Io;
 use crate::qconv::spec::OutputKind;
@@ -84,34 +84,20 @@ unsafe fn finish_f32<V: Vector>(acc: [V; 4], c: &Columns, e: &Epilogue, y: *mut 
 }
 
 /// Words of outputs, zero points included, of vectors `j` and `j + 1` of the accumulators, by a path that has neither
-/// residual nor table. Activations are taken of whole vectors only.
+/// residual nor table: of whole vectors, as narrow blocks have kernels of their own.
 #[inline(always)]
-pub(super) unsafe fn words<V: Vector, const PATH: u8>(acc: [V; 2], j: usize, c: &Columns, e: &Epilogue) -> V {
+pub(super) unsafe fn words_of<V: Vector, const PATH: u8>(acc: [V; 2], j: usize, c: &Columns, e: &Epilogue) -> __m512i {
+    let lanes = V::BYTES / 4;
     // SAFETY: columns are padded to a whole block.
     unsafe {
-        let scale = [column_of::<V, _>(c.scale, j), column_of::<V, _>(c.scale, j + 1)];
-        let (true, Some(form)) = (PATH == ACTIVATION, &e.activation) else {
-            return acc[0].round(scale[0]).pack_words(acc[1].round(scale[1]), e.zero_point);
-        };
-        let mut v = [_mm512_setzero_ps(); 2];
-        for i in 0..2 {
-            v[i] = _mm512_mul_ps(_mm512_cvtepi32_ps(acc[i].widen()), _mm512_loadu_ps(scale[i]));
-            if e.float_bias {
-                v[i] = _mm512_add_ps(v[i], _mm512_loadu_ps(column_of::<V, _>(c.float_bias, j + i)));
-            }
-        }
-        V::narrow(_mm512_adds_epi16(levels(form, v), _mm512_set1_epi16(e.zero_point as i16)))
+        let low = scaled_by::<PATH>(acc[0].widen(), c, j * lanes, e);
+        words::<PATH>([low, scaled_by::<PATH>(acc[1].widen(), c, (j + 1) * lanes, e)], e)
     }
 }
 
 pub(super) const PLAIN: u8 = Path::Plain as u8;
 pub(super) const ACTIVATION: u8 = Path::Activation as u8;
 pub(super) const GENERAL: u8 = Path::General as u8;
-
-/// Bits of the first `width` bytes.
-pub(super) fn mask(width: usize) -> u64 {
-    if width >= 64 { u64::MAX } else { (1 << width) - 1 }
-}
 
 /// Where the interleaved columns of a strip lie: by four input rows and quarter of the channels.
 pub(super) struct Staged {
@@ -197,7 +183,7 @@ impl Depthwise {
             pitch: staged.pitch,
             weights: self.weights[b.start..].as_ptr(),
             columns: self.columns(b),
-            mask: mask(b.width),
+            mask: ones(b.width),
             dw: self,
             pixel: (image * g.oh + oy) * g.ow,
             channel: b.channel,
@@ -211,21 +197,22 @@ impl Depthwise {
                 self.stage::<V>(image, oy, ox, count, io, b, &staged);
                 // Loops over a known kernel unroll: their exits would be mispredicted.
                 let k = if g.kh == g.kw && V::BYTES == 64 { g.kw } else { 0 };
-                match (two, k, self.epilogue.path) {
-                    (true, 3, Path::Plain) => strip.pixels::<V, 2, 3, PLAIN>(count, io),
-                    (true, 5, Path::Plain) => strip.pixels::<V, 2, 5, PLAIN>(count, io),
-                    (true, _, Path::Plain) => strip.pixels::<V, 2, 0, PLAIN>(count, io),
-                    (true, 3, Path::Activation) => strip.pixels::<V, 2, 3, ACTIVATION>(count, io),
-                    (true, 5, Path::Activation) => strip.pixels::<V, 2, 5, ACTIVATION>(count, io),
-                    (true, _, Path::Activation) => strip.pixels::<V, 2, 0, ACTIVATION>(count, io),
-                    (true, ..) => strip.pixels::<V, 2, 0, GENERAL>(count, io),
-                    (false, 3, Path::Plain) => strip.pixels::<V, 1, 3, PLAIN>(count, io),
-                    (false, 5, Path::Plain) => strip.pixels::<V, 1, 5, PLAIN>(count, io),
-                    (false, _, Path::Plain) => strip.pixels::<V, 1, 0, PLAIN>(count, io),
-                    (false, 3, Path::Activation) => strip.pixels::<V, 1, 3, ACTIVATION>(count, io),
-                    (false, 5, Path::Activation) => strip.pixels::<V, 1, 5, ACTIVATION>(count, io),
-                    (false, _, Path::Activation) => strip.pixels::<V, 1, 0, ACTIVATION>(count, io),
-                    (false, ..) => strip.pixels::<V, 1, 0, GENERAL>(count, io),
+                macro_rules! known {
+                    ($rows:literal, $path:ident) => {
+                        match k {
+                            3 => strip.pixels::<V, $rows, 3, $path>(count, io),
+                            5 => strip.pixels::<V, $rows, 5, $path>(count, io),
+                            _ => strip.pixels::<V, $rows, 0, $path>(count, io),
+                        }
+                    };
+                }
+                match (two, self.epilogue.path) {
+                    (true, Path::Plain) => known!(2, PLAIN),
+                    (true, Path::Activation) => known!(2, ACTIVATION),
+                    (true, _) => strip.pixels::<V, 2, 0, GENERAL>(count, io),
+                    (false, Path::Plain) => known!(1, PLAIN),
+                    (false, Path::Activation) => known!(1, ACTIVATION),
+                    (false, _) => strip.pixels::<V, 1, 0, GENERAL>(count, io),
                 }
             }
             ox += count;
@@ -252,7 +239,7 @@ impl Depthwise {
         // Columns before, inside and after the input.
         let left = (-x0).clamp(0, columns as isize) as usize;
         let inside = (g.w as isize - x0).clamp(left as isize, columns as isize) as usize;
-        let mask = mask(b.width);
+        let mask = ones(b.width);
         // Whole vectors of pixels, where they lie side by side in the input and in what is staged.
         let side = if g.c == V::BYTES && staged.pitch == g.c && g.stride[1] == 1 { 64 / V::BYTES } else { 0 };
         for quad in 0..self.quads() {
@@ -352,23 +339,21 @@ impl Strip<'_> {
                 }
                 return;
             }
-            let mut halves = [[[V::zero(); OX]; RO]; 2];
+            let mut halves = [[[_mm512_setzero_si512(); OX]; RO]; 2];
             for half in 0..2 {
                 let low = self.sums::<V, RO, OX, K>(ox, 2 * half);
                 let high = self.sums::<V, RO, OX, K>(ox, 2 * half + 1);
                 for row in 0..RO {
                     for i in 0..OX {
-                        halves[half][row][i] = words::<V, PATH>([low[row][i], high[row][i]], 2 * half, c, e);
+                        halves[half][row][i] = words_of::<V, PATH>([low[row][i], high[row][i]], 2 * half, c, e);
                     }
                 }
             }
             for row in 0..RO {
                 for i in 0..OX {
                     let (y, _) = io.at(self.pixel + row * width + ox + i, self.channel);
-                    halves[0][row][i]
-                        .pack_bytes(halves[1][row][i], e.qmin)
-                        .least(V::splat8(e.qmax as u8))
-                        .store(y, self.mask);
+                    let bytes = bounded(_mm512_packus_epi16(halves[0][row][i], halves[1][row][i]), e);
+                    V::narrow(bytes).store(y, self.mask);
                 }
             }
         }

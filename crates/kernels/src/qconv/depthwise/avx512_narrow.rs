@@ -2,10 +2,10 @@
 #![allow(unsafe_code, reason = "vector loads and stores through the pointers of an output pixel")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
-use super::avx512::{ACTIVATION, PLAIN, Staged, column_of, mask};
+use super::avx512::{ACTIVATION, PLAIN, Staged, column_of};
 use super::{Block, Depthwise};
-use crate::qconv::avx512::activation::levels;
-use crate::qconv::avx512::epilogue::bounded;
+use crate::bytes512::ones;
+use crate::qconv::avx512::epilogue::{bounded, words};
 use crate::qconv::avx512::vector::Vector;
 use crate::qconv::dense::Io;
 use crate::qconv::tile::{Columns, Path};
@@ -59,7 +59,7 @@ impl Depthwise {
                 staged,
                 weights: self.weights[b.start..].as_ptr().cast(),
                 columns: self.columns(b),
-                mask: mask(b.width),
+                mask: ones(b.width),
                 pixel: (image * g.oh + oy) * g.ow + ox,
                 count,
                 channel: b.channel,
@@ -68,19 +68,20 @@ impl Depthwise {
             unsafe {
                 self.stage::<V>(image, oy, ox, count, io, b, &n.staged);
                 let k = if g.kh == g.kw { g.kw } else { 0 };
-                match (two, k, self.epilogue.path == Path::Plain) {
-                    (true, 3, true) => n.pixels::<V, 2, 3, PLAIN>(io),
-                    (true, 5, true) => n.pixels::<V, 2, 5, PLAIN>(io),
-                    (true, _, true) => n.pixels::<V, 2, 0, PLAIN>(io),
-                    (false, 3, true) => n.pixels::<V, 1, 3, PLAIN>(io),
-                    (false, 5, true) => n.pixels::<V, 1, 5, PLAIN>(io),
-                    (false, _, true) => n.pixels::<V, 1, 0, PLAIN>(io),
-                    (true, 3, false) => n.pixels::<V, 2, 3, ACTIVATION>(io),
-                    (true, 5, false) => n.pixels::<V, 2, 5, ACTIVATION>(io),
-                    (true, _, false) => n.pixels::<V, 2, 0, ACTIVATION>(io),
-                    (false, 3, false) => n.pixels::<V, 1, 3, ACTIVATION>(io),
-                    (false, 5, false) => n.pixels::<V, 1, 5, ACTIVATION>(io),
-                    (false, _, false) => n.pixels::<V, 1, 0, ACTIVATION>(io),
+                macro_rules! known {
+                    ($rows:literal, $path:ident) => {
+                        match k {
+                            3 => n.pixels::<V, $rows, 3, $path>(io),
+                            5 => n.pixels::<V, $rows, 5, $path>(io),
+                            _ => n.pixels::<V, $rows, 0, $path>(io),
+                        }
+                    };
+                }
+                match (two, self.epilogue.path == Path::Plain) {
+                    (true, true) => known!(2, PLAIN),
+                    (true, false) => known!(2, ACTIVATION),
+                    (false, true) => known!(1, PLAIN),
+                    (false, false) => known!(1, ACTIVATION),
                 }
             }
         }
@@ -115,24 +116,24 @@ impl Narrow<'_> {
         let (side, width) = (64 / V::BYTES, self.dw.geometry.ow);
         // SAFETY: by the caller's promise.
         unsafe {
-            let mut words = [[[_mm512_setzero_si512(); OX]; RO]; 2];
+            let mut halves = [[[_mm512_setzero_si512(); OX]; RO]; 2];
             for half in 0..2 {
                 let low = self.values::<V, RO, OX, K, PATH>(ox, 2 * half);
                 let high = self.values::<V, RO, OX, K, PATH>(ox, 2 * half + 1);
                 for row in 0..RO {
                     for i in 0..OX {
-                        words[half][row][i] = self.words::<PATH>([low[row][i], high[row][i]]);
+                        halves[half][row][i] = words::<PATH>([low[row][i], high[row][i]], e);
                     }
                 }
             }
             for row in 0..RO {
                 for i in 0..OX {
                     let first = ox + i * side;
-                    let bytes = bounded(_mm512_packus_epi16(words[0][row][i], words[1][row][i]), e);
+                    let bytes = bounded(_mm512_packus_epi16(halves[0][row][i], halves[1][row][i]), e);
                     let pixels = side.min(self.count - first);
                     let (y, _) = io.at(self.pixel + row * width + first, self.channel);
                     if io.y_stride == V::BYTES && self.columns.width == V::BYTES {
-                        bytes.store(y, mask(pixels * V::BYTES));
+                        bytes.store(y, ones(pixels * V::BYTES));
                         continue;
                     }
                     let mut spilled = [0u8; 64];
@@ -142,20 +143,6 @@ impl Narrow<'_> {
                     }
                 }
             }
-        }
-    }
-
-    /// Words of outputs, zero points included.
-    #[inline(always)]
-    unsafe fn words<const PATH: u8>(&self, v: [__m512; 2]) -> __m512i {
-        let e = &self.dw.epilogue;
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let words = match &e.activation {
-                Some(form) if PATH == ACTIVATION => levels(form, v),
-                _ => _mm512_packs_epi32(_mm512_cvtps_epi32(v[0]), _mm512_cvtps_epi32(v[1])),
-            };
-            _mm512_adds_epi16(words, _mm512_set1_epi16(e.zero_point as i16))
         }
     }
 

@@ -2,8 +2,10 @@
 #![allow(unsafe_code, reason = "vector loads and stores through the pointers of an output row")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
-use super::avx512::{ACTIVATION, GENERAL, PLAIN, column_of, finish, interleave, mask, words};
+use super::avx512::{ACTIVATION, GENERAL, PLAIN, column_of, finish, interleave, words_of};
 use super::{Block, Depthwise};
+use crate::bytes512::ones;
+use crate::qconv::avx512::epilogue::bounded;
 use crate::qconv::avx512::vector::Vector;
 use crate::qconv::dense::Io;
 use crate::qconv::tile::Path;
@@ -78,7 +80,7 @@ impl Depthwise {
             }
         }
         let whole = b.width == b.lanes;
-        let source = Lines { lines, width: g.w as isize, border: self.border[0], mask: mask(b.width), whole };
+        let source = Lines { lines, width: g.w as isize, border: self.border[0], mask: ones(b.width), whole };
         let m = (image * g.oh + oy) * g.ow;
         let w = self.weights[b.start..].as_ptr().cast::<u8>();
         // SAFETY: columns check their bounds; pixels lie in the output; operands are padded to a block.
@@ -98,9 +100,9 @@ impl Depthwise {
                 first = third;
                 let (y, r) = io.at(m + ox, b.channel);
                 if PATH != GENERAL {
-                    let low = words::<V, PATH>([acc[0], acc[1]], 0, &c, e);
-                    let high = words::<V, PATH>([acc[2], acc[3]], 2, &c, e);
-                    low.pack_bytes(high, e.qmin).least(V::splat8(e.qmax as u8)).store(y, source.mask);
+                    let low = words_of::<V, PATH>([acc[0], acc[1]], 0, &c, e);
+                    let high = words_of::<V, PATH>([acc[2], acc[3]], 2, &c, e);
+                    V::narrow(bounded(_mm512_packus_epi16(low, high), e)).store(y, source.mask);
                 } else {
                     finish(acc, &c, source.mask, e, y, r);
                 }
