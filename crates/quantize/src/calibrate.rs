@@ -149,7 +149,7 @@ impl Statistics {
             }
             let mut all = Observed { values, observer: Observer::new(kind), left_out: 0 };
             for v in &g.observed {
-                // Where more was quantized, what has another shape only was not observed a second time.
+                // Where more was quantized, a view, which had the scale of what it views, was not observed beside it.
                 let seen = |v: &NodeId| by_values.contains_key(&names(p, &[*v])[..]);
                 let v = std::iter::successors(Some(*v), |v| viewed(&p.graph, *v)).find(seen).unwrap_or(*v);
                 let one = find(&names(p, &[v]), kind)?;
@@ -192,7 +192,7 @@ fn watches(p: &Prepared) -> Vec<Watch> {
     all
 }
 
-/// What a value has the elements of.
+/// What a value has all or some of the elements of: its range is no wider.
 fn viewed(g: &Graph, value: NodeId) -> Option<NodeId> {
     let node = g.node(value);
     node.op().filter(|op| op.class == Class::View)?;
