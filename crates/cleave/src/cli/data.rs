@@ -61,24 +61,38 @@ pub fn open(path: &Path, g: &Graph, images: &ImageArgs) -> Result<Dataset> {
 /// # Errors
 /// Text that is no binding, or a symbol that the graph does not have.
 pub fn bindings(g: &Graph, given: &[String]) -> Result<Bindings> {
-    let mut bound: Bindings = g
-        .placeholders()
+    let mut bound = least_sizes(g);
+    bound.extend(given_sizes(g, given)?);
+    Ok(bound)
+}
+
+/// The sizes that are given as `N=4`.
+///
+/// # Errors
+/// As [`bindings`].
+pub fn given_sizes(g: &Graph, given: &[String]) -> Result<Bindings> {
+    let symbols = least_sizes(g);
+    let one = |item: &String| {
+        let parsed = item.split_once('=').and_then(|(s, n)| Some((s, n.parse::<i64>().ok().filter(|n| *n > 0)?)));
+        let (symbol, size) =
+            parsed.ok_or_else(|| Error::other(format!("--bind {item}: expected SYMBOL=SIZE, as N=1")))?;
+        if symbols.contains_key(symbol) {
+            return Ok((symbol.to_string(), size));
+        }
+        let names: Vec<String> = symbols.keys().cloned().collect();
+        Err(Error::other(format!("--bind {item}: the model has no symbol '{symbol}'; it has {}", names.join(", "))))
+    };
+    given.iter().map(one).collect()
+}
+
+/// The least size of each symbol in the inputs' shapes, at least 1.
+fn least_sizes(g: &Graph) -> Bindings {
+    g.placeholders()
         .into_iter()
         .filter_map(|p| g.node(p).meta.as_tensor())
         .flat_map(|m| m.shape.iter().flat_map(cleave_ir::Dim::symbols))
         .map(|s| (s.clone(), g.symbols.get(&s).map_or(1, |r| r.min.max(1))))
-        .collect();
-    for item in given {
-        let parsed = item.split_once('=').and_then(|(s, n)| Some((s, n.parse::<i64>().ok().filter(|n| *n > 0)?)));
-        let (symbol, size) =
-            parsed.ok_or_else(|| Error::other(format!("--bind {item}: expected SYMBOL=SIZE, as N=1")))?;
-        let names: Vec<String> = bound.keys().cloned().collect();
-        let slot = bound.get_mut(symbol);
-        *slot.ok_or_else(|| {
-            Error::other(format!("--bind {item}: the model has no symbol '{symbol}'; it has {}", names.join(", ")))
-        })? = size;
-    }
-    Ok(bound)
+        .collect()
 }
 
 /// Inputs of pseudo-random numbers, about normally distributed, the same in every run.

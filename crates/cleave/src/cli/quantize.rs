@@ -1,6 +1,6 @@
 //! `cleave quantize`: the whole pipeline to a file.
 
-use super::data::{ImageArgs, Part, bindings, open};
+use super::data::{ImageArgs, Part, given_sizes, open};
 use super::explain::status;
 use super::out::{Out, bytes, decibels, number, peak_rss_mib, progress};
 use super::{Choice, RunArgs};
@@ -77,17 +77,6 @@ fn page(path: &str) -> std::result::Result<PathBuf, String> {
     if matches!(ending, Some("html" | "htm")) { Ok(path) } else { Err("expected a name that ends in .html".into()) }
 }
 
-/// The graph with these sizes fixed.
-fn bound(g: Graph, given: &[String]) -> Result<Graph> {
-    if given.is_empty() {
-        return Ok(g);
-    }
-    let mut sizes = bindings(&g, given)?;
-    let fixed = |symbol: &String| given.iter().any(|i| i.split_once('=').is_some_and(|(s, _)| s == symbol));
-    sizes.retain(|symbol, _| fixed(symbol));
-    Ok(cleave_ir::transform::bind(&g, &sizes)?)
-}
-
 /// What to do with values that are NaN or infinite.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default)]
 pub enum OnNan {
@@ -117,7 +106,10 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     if a.calib.is_none() && a.images.given() {
         return Err(Error::other("options for images are for --calib DATA; there is none"));
     }
-    let export = bound(cleave_formats::read(&a.model)?, &a.bind)?;
+    let mut export = cleave_formats::read(&a.model)?;
+    if !a.bind.is_empty() {
+        export = cleave_ir::transform::bind(&export, &given_sizes(&export, &a.bind)?)?;
+    }
     let read = start.elapsed().as_secs_f64();
     let data = a.calib.as_ref().map(|calib| open(calib, &export, &a.images)).transpose()?;
     let part = match (&data, a.samples) {
