@@ -205,9 +205,7 @@ unsafe fn shifted_residual<const NV: usize>(r: *const u8, width: usize) -> [__m5
         let mut out = [_mm512_setzero_ps(); NV];
         if NV == 4 {
             let all = shifted(_mm512_maskz_loadu_epi8(mask(width, 64), r.cast()));
-            for v in 0..NV {
-                out[v] = all[v];
-            }
+            (out[0], out[NV.min(2) - 1], out[NV.min(3) - 1], out[NV - 1]) = (all[0], all[1], all[2], all[3]);
             return out;
         }
         if NV >= 2 {
