@@ -58,6 +58,16 @@ pub fn zip<A: Clone, B: Clone, R: Clone>(
     b: &ArrayD<B>,
     f: impl Fn(&A, &B) -> R,
 ) -> Result<ArrayD<R>> {
+    zip_by(c, a, b, &f)
+}
+
+/// [`zip`], compiled once for all functions of these types.
+fn zip_by<A: Clone, B: Clone, R: Clone>(
+    c: &Ctx<'_>,
+    a: &ArrayD<A>,
+    b: &ArrayD<B>,
+    f: &dyn Fn(&A, &B) -> R,
+) -> Result<ArrayD<R>> {
     let shape = broadcast(c, &[a.shape(), b.shape()])?;
     let (a, b) = (a.broadcast(shape.clone()), b.broadcast(shape));
     let (a, b) = a.zip(b).ok_or_else(|| c.err("shapes do not broadcast"))?;

@@ -92,6 +92,8 @@ fn operand(c: &Ctx<'_>) -> Result<Array> {
 
 /// A function of the first argument in the result's type.
 pub fn float(c: &Ctx<'_>, f: impl Fn(f64) -> f64) -> Result<Value> {
+    // Compiled once for all of them.
+    let f: &dyn Fn(f64) -> f64 = &f;
     Ok(Array::from_f64(c.dtype(), operand(c)?.cast(c.dtype()).to_f64().mapv(f)).into())
 }
 
