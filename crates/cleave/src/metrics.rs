@@ -3,9 +3,11 @@
 use cleave_ir::Tensor;
 use serde::Serialize;
 
-/// Sums over pairs of outputs. Memory is one number for each output element, however many samples there are.
+/// Sums over pairs of outputs. Memory is one number for each output element, however many samples there are; none
+/// without means.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
+    without_means: bool,
     samples: usize,
     elements: usize,
     mean: Vec<f64>,
@@ -23,7 +25,7 @@ pub struct Similarity {
     /// `10·log10(Σa² / Σ(a-b)²)`; infinite where all elements are equal.
     pub sqnr_db: f64,
     /// The same with each element's mean over the samples subtracted from the signal, so that an output that
-    /// ignores its input scores nothing. Of one sample, nothing is known: 0.
+    /// ignores its input scores nothing. Of one sample, and without means, nothing is known: 0.
     pub centred_sqnr_db: f64,
     /// `Σab / √(Σa²·Σb²)`.
     pub cosine: f64,
@@ -36,6 +38,11 @@ pub struct Similarity {
 }
 
 impl Comparison {
+    /// For values of any size: nothing is remembered of their elements.
+    pub fn without_means() -> Comparison {
+        Comparison { without_means: true, ..Comparison::default() }
+    }
+
     /// Adds a batch: the first dimension counts samples (a value without dimensions is one sample).
     ///
     /// # Errors
@@ -50,7 +57,7 @@ impl Comparison {
         if width == 0 {
             return Ok(());
         }
-        if self.mean.is_empty() {
+        if self.mean.is_empty() && !self.without_means {
             self.mean = vec![0.0; width];
         }
         // Outputs of several sizes have no mean element by element; what they have in common is compared.
@@ -102,7 +109,11 @@ impl Comparison {
         let norm = (self.signal * self.other).sqrt();
         Similarity {
             sqnr_db: decibels(self.signal, self.noise),
-            centred_sqnr_db: if self.samples < 2 { 0.0 } else { decibels(about_mean.max(0.0), self.noise) },
+            centred_sqnr_db: if self.samples < 2 || self.without_means {
+                0.0
+            } else {
+                decibels(about_mean.max(0.0), self.noise)
+            },
             cosine: if norm > 0.0 { self.dot / norm } else { f64::from(u8::from(self.signal == self.other)) },
             max_abs: self.max_abs,
             rms: (self.noise / self.elements.max(1) as f64).sqrt(),

@@ -108,8 +108,8 @@ impl Wanted {
 
 /// Samples on which the results of layers are compared, if they are small: of each there are many elements.
 const LAYER_SAMPLES: usize = 2;
-/// Bytes of float results that are kept for more than one sample.
-const LAYER_BYTES: usize = 32 << 20;
+/// Results that are kept for more than one sample.
+const LAYER_ELEMENTS: usize = 8 << 20;
 
 /// Runs both graphs, one after the other, on a few samples and compares the results of units by node name, those with the
 /// least SQNR first.
@@ -121,41 +121,42 @@ pub(super) fn layers(
     settings: &Settings,
 ) -> Result<Vec<(String, Similarity)>> {
     let pairs = quantized_values(float, quantized);
-    let taps: Vec<NodeId> = pairs.keys().copied().collect();
+    let of: IndexMap<NodeId, NodeId> = pairs.iter().map(|(f, q)| (*q, *f)).collect();
+    // Levels are kept, not floats: they are a fourth as large.
+    let mut session = Backend::Cpu(Box::new(Session::new(quantized, settings.run)?));
+    let taps: Vec<NodeId> = of.keys().copied().collect();
     let mut runs: Vec<(Vec<Tensor>, IndexMap<NodeId, Tensor>)> = vec![];
-    let mut bytes = 0;
+    let mut elements = 0;
     for inputs in first_inputs(float, samples, settings.check.min(LAYER_SAMPLES), settings) {
         let inputs = inputs?;
-        if !runs.is_empty() && bytes > LAYER_BYTES {
+        if !runs.is_empty() && elements > LAYER_ELEMENTS {
             break;
         }
         let mut seen = IndexMap::new();
+        session.run(&inputs, &taps, &mut |id, t| {
+            elements += t.len();
+            seen.insert(of[&id], t.clone());
+        })?;
+        runs.push((inputs, seen));
+    }
+    drop(session);
+    let taps: Vec<NodeId> = pairs.keys().copied().collect();
+    let mut layers: IndexMap<NodeId, Comparison> = IndexMap::new();
+    let mut wrong = None;
+    for (inputs, mut seen) in runs {
         let ran = evaluator.run(float, &inputs, &taps, &mut |id, t| {
-            if let Some(q) = pairs.get(&id) {
-                bytes += 4 * t.len();
-                seen.insert(*q, t.clone());
+            if let (Some(levels), Some(q)) = (seen.swap_remove(&id), pairs.get(&id)) {
+                let other = dequantized(quantized, *q, &levels);
+                wrong =
+                    wrong.take().or(layers.entry(id).or_insert_with(Comparison::without_means).add(t, &other).err());
             }
         });
         ran.map_err(|e| Error::other(e.to_string()))?;
-        runs.push((inputs, seen));
-    }
-    drop(evaluator);
-    let mut session = Backend::Cpu(Box::new(Session::new(quantized, settings.run)?));
-    let other: Vec<NodeId> = pairs.values().copied().collect();
-    let mut layers: IndexMap<NodeId, Comparison> = IndexMap::new();
-    let mut wrong = None;
-    for (inputs, seen) in runs {
-        session.run(&inputs, &other, &mut |id, t| {
-            if let Some(f) = seen.get(&id) {
-                wrong = wrong.take().or(layers.entry(id).or_default().add(f, &dequantized(quantized, id, t)).err());
-            }
-        })?;
     }
     if let Some(why) = wrong {
         return Err(Error::other(format!("float and quantized values do not compare: {why}")));
     }
-    let of: IndexMap<NodeId, NodeId> = pairs.iter().map(|(f, q)| (*q, *f)).collect();
-    let mut worst: Vec<_> = layers.iter().map(|(q, c)| (float.node(of[q]).name.clone(), c.finish())).collect();
+    let mut worst: Vec<_> = layers.iter().map(|(id, c)| (float.node(*id).name.clone(), c.finish())).collect();
     worst.sort_by(|a, b| a.1.sqnr_db.total_cmp(&b.1.sqnr_db));
     Ok(worst)
 }
