@@ -126,6 +126,32 @@ impl CpuEvaluator {
     pub fn new(options: Options) -> CpuEvaluator {
         CpuEvaluator { options, session: None }
     }
+
+    /// As many evaluators as it has threads, of one thread each, for samples side by side. They share packed weights with
+    /// it.
+    ///
+    /// # Errors
+    /// A graph that the backend refuses.
+    pub fn side_by_side(&mut self, graph: &Graph) -> Result<Vec<CpuEvaluator>> {
+        let options = Options { threads: 1, ..self.options };
+        let threads = self.options.threads.max(1);
+        let session = self.session_for(graph)?;
+        let one = |_| CpuEvaluator { options, session: Some(session.beside(1)) };
+        Ok((0..threads).map(one).collect())
+    }
+
+    /// Gives up its session, with packed weights and all.
+    pub fn rest(&mut self) {
+        self.session = None;
+    }
+
+    fn session_for(&mut self, graph: &Graph) -> Result<&mut Session> {
+        let session = match self.session.take().filter(|s| same(s.graph(), graph)) {
+            Some(s) => s,
+            None => Session::new(graph, self.options)?,
+        };
+        Ok(self.session.insert(session))
+    }
 }
 
 /// Whether two graphs are one program on the same constants.
@@ -144,10 +170,6 @@ impl cleave_quantize::Evaluator for CpuEvaluator {
         taps: &[NodeId],
         sink: &mut dyn FnMut(NodeId, &Tensor),
     ) -> std::result::Result<Vec<Tensor>, Box<dyn std::error::Error + Send + Sync>> {
-        let session = match self.session.take().filter(|s| same(s.graph(), graph)) {
-            Some(s) => s,
-            None => Session::new(graph, self.options)?,
-        };
-        Ok(self.session.insert(session).run_with_taps(inputs, taps, sink)?)
+        Ok(self.session_for(graph)?.run_with_taps(inputs, taps, sink)?)
     }
 }

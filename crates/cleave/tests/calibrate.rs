@@ -7,7 +7,7 @@ mod common;
 use cleave::pipeline::{self, Settings};
 use cleave_formats::npy;
 use cleave_ir::Tensor;
-use cleave_quantize::ObserverKind;
+use cleave_quantize::{NonFinite, ObserverKind};
 use common::{cleave, json};
 use std::path::Path;
 
@@ -81,6 +81,43 @@ fn shards_merge_whatever_merges() {
             all
         });
         assert_eq!(merged, on(0, SAMPLES), "{observer}");
+    }
+}
+
+#[test]
+fn samples_side_by_side_give_what_one_after_the_other_give() {
+    let model = cleave::demo::model().unwrap();
+    let learn = |threads: usize, observer: &str, on_nan: NonFinite, x: &Tensor| {
+        let run = cleave_runtime::Options { threads, ..Default::default() };
+        let observer = Some(ObserverKind::parse(observer).unwrap());
+        let settings = Settings { observer, run, non_finite: on_nan, ..Settings::default() };
+        let mut ready = pipeline::prepare(&model, &settings).unwrap();
+        let mut heard = vec![];
+        let learnt = pipeline::calibrate(&mut ready, &[x.clone()][..], &settings, &mut |_, n, of| heard.push((n, of)));
+        (learnt.map_err(|e| e.to_string()), heard.last().copied())
+    };
+    let x = cleave::demo::calibration(SAMPLES);
+    for observer in ["histogram", "minmax", "torch_histogram"] {
+        let one = learn(1, observer, NonFinite::Error, &x);
+        assert_eq!(one.1, Some((SAMPLES, SAMPLES)));
+        assert!(one.0.is_ok());
+        for threads in [2, 3, 7] {
+            assert_eq!(learn(threads, observer, NonFinite::Error, &x), one, "{observer} on {threads} threads");
+        }
+    }
+    // Of samples that fail the first is told, whoever meets which.
+    let mut bad = x.to_f32().into_owned();
+    let each = bad.len() / SAMPLES;
+    for sample in [11, 6, 7, 8] {
+        bad[sample * each] = f32::NAN;
+    }
+    let bad = Tensor::new(x.shape(), bad);
+    for threads in [1, 2, 3, 7] {
+        let (e, _) = learn(threads, "minmax", NonFinite::Error, &bad);
+        assert!(e.unwrap_err().starts_with("sample 6: "));
+        let (skipped, _) = learn(threads, "minmax", NonFinite::Skip, &bad);
+        let skipped = skipped.unwrap().statistics;
+        assert_eq!((skipped.samples, skipped.skipped), (SAMPLES - 4, 4));
     }
 }
 

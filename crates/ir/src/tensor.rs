@@ -175,10 +175,13 @@ impl Tensor {
             return Cow::Borrowed(&all[self.offset * size..(self.offset + self.len()) * size]);
         }
         let mut out = Vec::with_capacity(self.len() * size);
-        let mut index = vec![0usize; self.shape.len()];
-        for _ in 0..self.len() {
+        let (inner, step) = self.shape.last().zip(self.strides.last()).map_or((1, 0), |(n, s)| (*n, *s));
+        let mut index = vec![0usize; self.shape.len().saturating_sub(1)];
+        for _ in 0..self.len() / inner {
             let at = self.offset + index.iter().zip(&self.strides).map(|(i, s)| i * s).sum::<usize>();
-            out.extend_from_slice(&all[at * size..(at + 1) * size]);
+            for at in (0..inner).map(|i| at + i * step) {
+                out.extend_from_slice(&all[at * size..(at + 1) * size]);
+            }
             for d in (0..index.len()).rev() {
                 index[d] += 1;
                 if index[d] < self.shape[d] {
@@ -241,6 +244,14 @@ impl Tensor {
             Some(v) => v.into_owned(),
             None => self.to_f64().into_iter().map(|v| v as i64).collect(),
         }
+    }
+
+    /// The dimensions in the order in which the elements lie, outermost first: where there are no gaps, the window with
+    /// its dimensions so ([`Tensor::permute`]) is contiguous.
+    pub fn stored_order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.shape.len()).collect();
+        order.sort_by_key(|d| std::cmp::Reverse(self.strides[*d]));
+        order
     }
 
     /// The same window with its dimensions in another order.
@@ -319,6 +330,10 @@ mod tests {
         assert_eq!(p.to_f32().as_ref(), [1., 4., 2., 5., 3., 6.]);
         assert!(!p.is_contiguous() && p.contiguous().is_contiguous());
         assert!(t.same_place(&t.clone()) && !t.same_place(&p));
+        assert_eq!(p.stored_order(), [1, 0]);
+        assert!(p.permute(&p.stored_order()).same_place(&t));
+        let twice = Tensor::view(DType::F32, vec![2, 2], vec![1, 0], 1, t.storage.clone()).unwrap();
+        assert_eq!(twice.to_f32().as_ref(), [2., 2., 3., 3.]);
         assert_eq!(p.reshape(&[6]).to_f32().as_ref(), [1., 4., 2., 5., 3., 6.]);
         assert_eq!(p.narrow(0, 1, 2).to_f32().as_ref(), [2., 5., 3., 6.]);
     }

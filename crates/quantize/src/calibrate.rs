@@ -10,6 +10,8 @@ use cleave_ir::{Arg, Class, Graph, NodeId, Tensor};
 use indexmap::{IndexMap, IndexSet};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
 
 /// Any error, as evaluators and sources of samples have them.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -17,7 +19,8 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Whoever can run a graph.
 pub trait Evaluator {
     /// Runs `graph` on inputs in order of its placeholders and returns its results. Values of the nodes in
-    /// `taps` are shown to `sink` while they are at hand, each once, in any order.
+    /// `taps` are shown to `sink` while they are at hand, each once, in any order; their elements may lie in any order,
+    /// too ([`Tensor::stored_order`]).
     ///
     /// # Errors
     /// Inputs that do not fit, or an op that cannot be run.
@@ -226,41 +229,145 @@ pub fn calibrate(
     options: CalibrateOptions,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Statistics> {
+    let pass = Pass::new(p, options);
     let mut stats = Statistics::new(p);
-    let layers = correct::layers(&p.graph);
-    let mut of_input: Vec<Vec<usize>> = vec![vec![]; p.graph.len()];
-    layers.iter().enumerate().for_each(|(i, l)| of_input[l.x.index()].push(i));
-    let mut taps = p.taps();
-    taps.extend(layers.iter().map(|l| l.x));
-    taps.sort();
-    taps.dedup();
-    let mut of_node: Vec<Vec<usize>> = vec![vec![]; p.graph.len()];
-    for (i, watch) in watches(p).iter().enumerate() {
-        watch.observed.iter().for_each(|v| of_node[v.index()].push(i));
-    }
-    let masked = mask::may_be_negative_infinity(&p.graph);
     for (sample, inputs) in samples.enumerate() {
+        pass.sample(&mut stats, evaluator, sample, inputs)?;
+        progress(stats.samples + stats.skipped);
+    }
+    seen(stats)
+}
+
+/// [`calibrate`], with samples side by side, each on the evaluator that is free: the same statistics, to the bit. The
+/// calling thread is one of those that work, and the one that hears of progress. Where observers depend on the order of
+/// the data ([`depends_on_order`]) the first evaluator runs all samples.
+///
+/// # Errors
+/// As [`calibrate`]; of several samples that fail, the first is told.
+pub fn calibrate_side_by_side<E: Evaluator + Send>(
+    p: &Prepared,
+    evaluators: &mut [E],
+    samples: impl Iterator<Item = std::result::Result<Vec<Tensor>, BoxError>> + Send,
+    options: CalibrateOptions,
+    progress: &mut dyn FnMut(usize),
+) -> Result<Statistics> {
+    let none = || QuantizeError::Statistics("there is no evaluator to calibrate with".into());
+    let (first, others) = evaluators.split_first_mut().ok_or_else(none)?;
+    if others.is_empty() || depends_on_order(p) {
+        return calibrate(p, first, samples, options, progress);
+    }
+    let pass = Pass::new(p, options);
+    let samples = Mutex::new(samples.enumerate());
+    let (done, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let next =
+        || if failed.load(SeqCst) { None } else { samples.lock().unwrap_or_else(PoisonError::into_inner).next() };
+    let work = |evaluator: &mut E, progress: &mut dyn FnMut(usize)| {
+        let mut stats = Statistics::new(p);
+        // Samples are taken in order, so that whatever stands before one that fails is run to its end, too.
+        while let Some((sample, inputs)) = next() {
+            if let Err(e) = pass.sample(&mut stats, evaluator, sample, inputs) {
+                failed.store(true, SeqCst);
+                return Err((sample, e));
+            }
+            progress(done.fetch_add(1, SeqCst) + 1);
+        }
+        Ok(stats)
+    };
+    let parts = std::thread::scope(|scope| {
+        let others: Vec<_> = others.iter_mut().map(|e| scope.spawn(|| work(e, &mut |_| {}))).collect();
+        let mut parts: Vec<std::result::Result<Statistics, _>> = vec![work(first, progress)];
+        parts.extend(others.into_iter().map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))));
+        parts
+    });
+    let mut all = Statistics::new(p);
+    let mut first: Option<(usize, QuantizeError)> = None;
+    for part in parts {
+        match part {
+            Ok(part) => all.merge(&part)?,
+            Err(e) if first.as_ref().is_none_or(|(sample, _)| e.0 < *sample) => first = Some(e),
+            Err(_) => {}
+        }
+    }
+    if let Some((_, e)) = first {
+        return Err(e);
+    }
+    progress(all.samples + all.skipped);
+    seen(all)
+}
+
+/// Whether an observer of the graph depends on the order of the data, so that samples must come one after the other.
+pub fn depends_on_order(p: &Prepared) -> bool {
+    p.groups.iter().any(|g| p.specs[g.spec].observer.depends_on_order())
+}
+
+/// Statistics of at least one sample.
+fn seen(stats: Statistics) -> Result<Statistics> {
+    match (stats.samples, stats.skipped) {
+        (0, 0) => Err(QuantizeError::NoSamples),
+        (0, n) => Err(QuantizeError::AllSkipped(n)),
+        _ => Ok(stats),
+    }
+}
+
+/// What is watched while samples run.
+struct Pass<'p> {
+    p: &'p Prepared,
+    options: CalibrateOptions,
+    taps: Vec<NodeId>,
+    layers: Vec<correct::Layer>,
+    /// Of each node, the layers whose input it is.
+    of_input: Vec<Vec<usize>>,
+    /// Of each node, the observers that watch it.
+    of_node: Vec<Vec<usize>>,
+    /// Of each node, whether negative infinities are a mask.
+    masked: Vec<bool>,
+}
+
+impl Pass<'_> {
+    fn new(p: &Prepared, options: CalibrateOptions) -> Pass<'_> {
+        let layers = correct::layers(&p.graph);
+        let mut of_input: Vec<Vec<usize>> = vec![vec![]; p.graph.len()];
+        layers.iter().enumerate().for_each(|(i, l)| of_input[l.x.index()].push(i));
+        let mut taps = p.taps();
+        taps.extend(layers.iter().map(|l| l.x));
+        taps.sort();
+        taps.dedup();
+        let mut of_node: Vec<Vec<usize>> = vec![vec![]; p.graph.len()];
+        for (i, watch) in watches(p).iter().enumerate() {
+            watch.observed.iter().for_each(|v| of_node[v.index()].push(i));
+        }
+        Pass { p, options, taps, layers, of_input, of_node, masked: mask::may_be_negative_infinity(&p.graph) }
+    }
+
+    /// Runs a sample, and adds what is seen.
+    fn sample(
+        &self,
+        stats: &mut Statistics,
+        evaluator: &mut dyn Evaluator,
+        sample: usize,
+        inputs: std::result::Result<Vec<Tensor>, BoxError>,
+    ) -> Result<()> {
+        let (p, options) = (self.p, self.options);
         let inputs = inputs.map_err(|e| QuantizeError::Sample { sample, why: e.to_string() })?;
         // A sample that turns out to be unfit is taken back.
         let before = (options.non_finite == NonFinite::Skip).then(|| (stats.observed.clone(), stats.inputs.clone()));
         let clip = options.non_finite == NonFinite::Clip;
         let unfit = |(id, t): (NodeId, &Tensor)| {
-            t.dtype()
-                .is_float()
-                .then(|| observe(&mut [], &[], t, clip, masked[id.index()]).err())?
-                .map(|what| (id, what))
+            let float = t.dtype().is_float();
+            float.then(|| observe(&mut [], &[], t, clip, self.masked[id.index()]).err())?.map(|what| (id, what))
         };
         // Inputs that nobody observes may not be unfit either.
         let mut bad = p.graph.placeholders().into_iter().zip(&inputs).find_map(unfit);
         let unfit_input = bad.is_some();
         let mut sink = |id: NodeId, t: &Tensor| {
             if bad.is_none() {
-                let of = &of_node[id.index()];
-                bad = observe(&mut stats.observed, of, t, clip, masked[id.index()]).err().map(|what| (id, what));
-                of_input[id.index()].iter().for_each(|i| stats.inputs[*i].add(t, layers[*i].axis));
+                let of = &self.of_node[id.index()];
+                let seen = observe(&mut stats.observed, of, t, clip, self.masked[id.index()]);
+                bad = seen.err().map(|what| (id, what));
+                self.of_input[id.index()].iter().for_each(|i| stats.inputs[*i].add(t, self.layers[*i].axis));
             }
         };
-        let run = if unfit_input { Ok(vec![]) } else { evaluator.run(&p.graph, &inputs, &taps, &mut sink) };
+        let run = if unfit_input { Ok(vec![]) } else { evaluator.run(&p.graph, &inputs, &self.taps, &mut sink) };
         match (bad, before) {
             (Some(_), Some(before)) => {
                 (stats.observed, stats.inputs) = before;
@@ -276,12 +383,7 @@ pub fn calibrate(
                 stats.samples += 1;
             }
         }
-        progress(stats.samples + stats.skipped);
-    }
-    match (stats.samples, stats.skipped) {
-        (0, 0) => Err(QuantizeError::NoSamples),
-        (0, n) => Err(QuantizeError::AllSkipped(n)),
-        _ => Ok(stats),
+        Ok(())
     }
 }
 
@@ -293,6 +395,8 @@ fn observe(
     clip: bool,
     masked: bool,
 ) -> std::result::Result<(), &'static str> {
+    // In whatever order they lie.
+    let t = t.permute(&t.stored_order());
     let mut x = t.to_f32();
     let mut s = scan(&x);
     let mut left_out = 0;

@@ -108,24 +108,38 @@ impl Exact {
 /// Elements whose parts an i32 holds the sum of.
 const BLOCK: usize = 512;
 
-/// The sum of up to [`BLOCK`] elements in steps. Each below 4096 counts as a multiple of 2⁻³¹: one of 2⁻⁹ and one of what
-/// is left, integers of 21 bits that a float's low bits hold, so that it vectorises. What is not finite counts as 0.
-fn sum(x: &[f32]) -> i128 {
+/// Bits of the least magnitude that does not count in [`parts`].
+const FAR: i32 = 4096f32.to_bits() as i32;
+
+/// The bits of the greatest magnitude.
+fn farthest(x: &[f32]) -> i32 {
+    x.iter().fold(0, |far, v| (v.to_bits() as i32 & i32::MAX).max(far))
+}
+
+/// An element below 4096 as a multiple of 2⁻³¹: one of 2⁻⁹ and one of what is left, integers of 21 bits that a float's low
+/// bits hold, so that it vectorises.
+#[inline]
+fn parts(v: f32) -> (i32, i32) {
     /// 1.5·2²³: adding it rounds to an integer, and leaves that in the low bits.
     const MAGIC: f32 = 12_582_912.0;
     let integer = |v: f32| (v.to_bits() as i32).wrapping_sub(MAGIC.to_bits() as i32);
-    let far = x.iter().fold(0, |far, v| (v.to_bits() as i32 & i32::MAX).max(far));
-    if far >= 4096f32.to_bits() as i32 {
+    let nearest = v * 512.0 + MAGIC;
+    let rest = v - (nearest - MAGIC) / 512.0;
+    (integer(nearest), integer(rest * 2_147_483_648.0 + MAGIC))
+}
+
+/// The sum of up to [`BLOCK`] elements in steps. What is not finite counts as 0.
+fn sum(x: &[f32]) -> i128 {
+    if farthest(x) >= FAR {
         let one =
             |v: &f32| if v.abs() < 4096.0 { sum(&[*v]) } else { ((f64::from(*v) / STEP) as i128).clamp(-MOST, MOST) };
         return x.iter().filter(|v| v.is_finite()).map(one).sum();
     }
     let (mut coarse, mut fine) = (0i32, 0i32);
     for v in x {
-        let nearest = v * 512.0 + MAGIC;
-        let rest = v - (nearest - MAGIC) / 512.0;
-        coarse = coarse.wrapping_add(integer(nearest));
-        fine = fine.wrapping_add(integer(rest * 2_147_483_648.0 + MAGIC));
+        let (a, b) = parts(*v);
+        coarse = coarse.wrapping_add(a);
+        fine = fine.wrapping_add(b);
     }
     (i128::from(coarse) << 31) + (i128::from(fine) << 9)
 }
@@ -147,15 +161,42 @@ impl ChannelSums {
 
     /// Adds a value with its channels on this dimension; what is not finite counts as 0.
     pub(crate) fn add(&mut self, t: &Tensor, axis: usize) {
-        let (x, n) = (t.to_f32(), self.sums.len().max(1));
+        let n = self.sums.len().max(1);
         if t.shape().get(axis) != Some(&n) {
             return;
         }
-        let inner: usize = t.shape()[axis + 1..].iter().product();
-        for (i, row) in x.chunks(inner.max(1)).enumerate() {
-            self.sums[i % n].add(row.chunks(BLOCK).map(sum).sum());
+        let order = t.stored_order();
+        let (sizes, t) = (t.shape(), t.permute(&order));
+        let x = t.to_f32();
+        let inner: usize = order.iter().skip_while(|d| **d != axis).skip(1).map(|d| sizes[*d]).product();
+        if inner == 1 {
+            x.chunks(BLOCK * n).for_each(|rows| self.add_rows(rows));
+        } else {
+            for (i, row) in x.chunks(inner.max(1)).enumerate() {
+                self.sums[i % n].add(row.chunks(BLOCK).map(sum).sum());
+            }
         }
         self.count += (x.len() / n) as u64;
+    }
+
+    /// Adds up to [`BLOCK`] rows of an element of each channel.
+    fn add_rows(&mut self, rows: &[f32]) {
+        let n = self.sums.len();
+        if farthest(rows) >= FAR {
+            rows.iter().enumerate().for_each(|(i, v)| self.sums[i % n].add(sum(&[*v])));
+            return;
+        }
+        let (mut coarse, mut fine) = (vec![0i32; n], vec![0i32; n]);
+        for row in rows.chunks_exact(n) {
+            for ((v, c), f) in row.iter().zip(&mut coarse).zip(&mut fine) {
+                let (a, b) = parts(*v);
+                *c = c.wrapping_add(a);
+                *f = f.wrapping_add(b);
+            }
+        }
+        for ((sum, c), f) in self.sums.iter_mut().zip(coarse).zip(fine) {
+            sum.add((i128::from(c) << 31) + (i128::from(f) << 9));
+        }
     }
 
     pub(crate) fn merge(&mut self, other: &ChannelSums) {
@@ -218,6 +259,13 @@ mod tests {
             merged.merge(&one);
         }
         assert!(forth == back && forth == merged);
+        // However they lie.
+        let mut last = empty();
+        for t in &parts {
+            let order: Vec<usize> = (0..t.shape().len()).map(|d| [0, 2, 1][d]).collect();
+            last.add(&t.permute(&order).contiguous().permute(&order), 1);
+        }
+        assert_eq!(forth, last);
         assert_eq!(forth.count, 6);
         let want = [(0.1 + 1e-3 - 0.7 + 0.25) / 6.0, (-3.0 + 2.5 + 0.5) / 6.0];
         assert!((0..2).all(|c| (forth.mean(c) - want[c]).abs() < 1e-8), "{} {}", forth.mean(0), forth.mean(1));

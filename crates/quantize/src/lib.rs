@@ -34,7 +34,10 @@ mod weights;
 
 pub use annotate::{Annotator, annotate};
 pub use annotations::{Annotations, Float, Input, Unit};
-pub use calibrate::{BoxError, CalibrateOptions, Evaluator, NonFinite, Observed, Statistics, calibrate};
+pub use calibrate::{
+    BoxError, CalibrateOptions, Evaluator, NonFinite, Observed, Statistics, calibrate, calibrate_side_by_side,
+    depends_on_order,
+};
 pub use composed::{Composed, load, load_observing};
 pub use convert::{Converted, convert, convert_alone};
 pub use correct::{ChannelSums, correct_biases};

@@ -7,7 +7,7 @@ use crate::memory::arena::{Request, place};
 use crate::memory::carve::{Carved, MAX_WRITES, carve};
 use crate::memory::{Buffer, Home, Span, Storage, Value, row_major, strides_in};
 use crate::plan::Plan;
-use cleave_ir::{Graph, Tensor};
+use cleave_ir::{Bytes, Graph, Tensor};
 use cleave_kernels::{Isa, ThreadPool};
 use std::ops::Range;
 use std::sync::Arc;
@@ -70,6 +70,18 @@ pub(crate) struct Workspace<'a> {
     pub(crate) scratch: &'a mut [u8],
     /// Threads.
     pub(crate) pool: &'a ThreadPool,
+    /// The value that is shown to a tap.
+    pub(crate) shown: &'a mut Arc<Shown>,
+}
+
+/// Elements that a tap sees: in one place for all of them, unless a tap keeps one.
+#[derive(Default)]
+pub(crate) struct Shown(Vec<f32>);
+
+impl Bytes for Shown {
+    fn bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
+    }
 }
 
 impl Compiled {
@@ -82,7 +94,7 @@ impl Compiled {
         isa: Isa,
         threads: usize,
         first_tap: usize,
-        packed: &mut PackedWeights,
+        packed: &PackedWeights,
     ) -> Result<Compiled> {
         let Lowered { stages, buffers, results, nodes } = lower(g, isa, first_tap, packed)?;
         let (offsets, arena_bytes) = offsets(&stages, &buffers, &results);
@@ -116,7 +128,7 @@ impl Compiled {
                         list.push(start.elapsed());
                     }
                 }
-                Stage::Tap(index, value) => tap(*index, &self.tensor(value, work.arena, inputs)?),
+                Stage::Tap(index, value) => tap(*index, &self.shown(value, work, inputs)?),
             }
         }
         self.results.iter().map(|v| self.tensor(v, work.arena, inputs)).collect()
@@ -155,6 +167,24 @@ impl Compiled {
             Home::Input(i) => &inputs[*i].bytes()[span.range.clone()],
             Home::Constant(v) => &v[span.range.clone()],
         }
+    }
+
+    /// A value as a tap sees it: floats without gaps in the order in which they lie, others row-major.
+    fn shown(&self, value: &Value, work: &mut Workspace<'_>, inputs: &[InputBytes<'_>]) -> Result<Tensor> {
+        if value.storage != Storage::F32 || value.reach() != value.len() {
+            return self.tensor(value, work.arena, inputs);
+        }
+        let (carved, _) = carve(work.arena, &[]);
+        let from: &[f32] = bytemuck::cast_slice(self.read(&value.span(), &carved, inputs));
+        if Arc::get_mut(work.shown).is_none() {
+            *work.shown = Arc::default();
+        }
+        if let Some(Shown(to)) = Arc::get_mut(work.shown) {
+            to.clear();
+            to.extend_from_slice(from);
+        }
+        let storage = Arc::clone(work.shown);
+        Ok(Tensor::view(value.storage.dtype(), value.shape.clone(), value.strides.clone(), 0, storage)?)
     }
 
     /// A value as a row-major tensor.

@@ -1,6 +1,6 @@
 //! A model on the CPU backend: compiled on first use for the shapes of its inputs, then run without allocation.
 
-use crate::compile::{Compiled, InputBytes, Workspace};
+use crate::compile::{Compiled, InputBytes, Shown, Workspace};
 use crate::error::{Result, RuntimeError, check_inputs};
 use crate::kernel::floats;
 use crate::lower::PackedWeights;
@@ -47,6 +47,7 @@ pub struct Session {
     programs: Vec<Program>,
     arena: AlignedVec<u8>,
     scratch: AlignedVec<u8>,
+    shown: Arc<Shown>,
 }
 
 /// The model compiled for some shapes and taps.
@@ -86,11 +87,29 @@ impl Session {
             quantized: graph.nodes().filter_map(|(_, n)| n.op()).any(|op| op.class == Class::Quantize),
             options,
             pool: ThreadPool::new(options.threads),
-            packed: PackedWeights::new(),
+            packed: PackedWeights::default(),
             programs: vec![],
             arena: AlignedVec::default(),
             scratch: AlignedVec::default(),
+            shown: Arc::default(),
         })
+    }
+
+    /// Another session for the same graph, with so many threads: packed weights are shared, all else is its own.
+    pub fn beside(&self, threads: usize) -> Session {
+        Session {
+            graph: self.graph.clone(),
+            lowered: self.lowered.clone(),
+            table: self.table.clone(),
+            quantized: self.quantized,
+            options: Options { threads, ..self.options },
+            pool: ThreadPool::new(threads),
+            packed: Arc::clone(&self.packed),
+            programs: vec![],
+            arena: AlignedVec::default(),
+            scratch: AlignedVec::default(),
+            shown: Arc::default(),
+        }
     }
 
     /// The graph that it runs, as it was given.
@@ -107,7 +126,8 @@ impl Session {
         self.execute(inputs, &[], &mut |_, _| {}, None)
     }
 
-    /// [`Session::run`], handing over the values of the tapped nodes as they are computed, row-major.
+    /// [`Session::run`], handing over the values of the tapped nodes as they are computed, their elements in
+    /// any order ([`Tensor::stored_order`]).
     ///
     /// # Errors
     /// As [`Session::run`]; a tapped node whose value is not one tensor.
@@ -168,7 +188,8 @@ impl Session {
         }
         match &self.programs[at].body {
             Body::Compiled(c) => {
-                let mut work = Workspace { arena: &mut self.arena, scratch: &mut self.scratch, pool: &self.pool };
+                let Session { arena, scratch, pool, shown, .. } = self;
+                let mut work = Workspace { arena, scratch, pool, shown };
                 c.run(&mut work, &bytes, tap, timed)
             }
             Body::Reference => reference::run_with_taps(&self.graph, inputs, taps, &mut |id, t| {
@@ -211,7 +232,7 @@ impl Session {
             Some(g) => {
                 let Options { isa, threads } = self.options;
                 let g = Arc::new(g);
-                let mut c = Compiled::new(&g, isa, threads, results, &mut self.packed)?;
+                let mut c = Compiled::new(&g, isa, threads, results, &self.packed)?;
                 name_broken_up(&self.graph, &g, &mut c.plan);
                 if self.arena.len() < c.plan.arena_bytes {
                     self.arena = AlignedVec::zeroed(c.plan.arena_bytes);

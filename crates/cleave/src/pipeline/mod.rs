@@ -182,9 +182,13 @@ pub fn calibrate(
     for (pass, p) in graphs.into_iter().flatten().enumerate() {
         let batches = (0..n / step).map(|i| samples.batch(i * step, (i + 1) * step));
         let options = CalibrateOptions { non_finite: settings.non_finite };
-        let done = cleave_quantize::calibrate(p, &mut ready.evaluator, batches, options, &mut |done| {
-            progress("calibrate", pass * n + done * step, total)
-        });
+        let progress = &mut |done: usize| progress("calibrate", pass * n + done * step, total);
+        let done = if n == step || cleave_quantize::depends_on_order(p) {
+            cleave_quantize::calibrate(p, &mut ready.evaluator, batches, options, progress)
+        } else {
+            let mut each = ready.evaluator.side_by_side(&p.graph)?;
+            cleave_quantize::calibrate_side_by_side(p, &mut each, batches, options, progress)
+        };
         all.push(done.map_err(|e| unfit_sample(e, samples, step))?);
     }
     ready.clock.lap("calibrate");
@@ -220,6 +224,8 @@ pub fn finish(
     let corrects_biases = corrects_biases && learnt.statistics.samples > 0;
     // Equalized layers compute what the others do, to the bit: one float run serves all attempts.
     let wanted = samples.map(|s| Wanted::new(&prepared.graph, &mut evaluator, s, settings)).transpose()?;
+    // Its weights need not lie beside those of the attempts.
+    evaluator.rest();
     let attempt = |prepared: Prepared, statistics: &Statistics| {
         let a = Attempt::new(prepared, None, statistics, wanted.as_ref(), samples, settings)?;
         if corrects_biases { a.corrected(statistics, wanted.as_ref(), samples, settings) } else { Ok(a) }

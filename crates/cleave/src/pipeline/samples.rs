@@ -4,7 +4,7 @@ use cleave_ir::Tensor;
 use cleave_quantize::BoxError;
 
 /// Where samples come from: as many as [`Samples::len`] says, each with one tensor for each input.
-pub trait Samples {
+pub trait Samples: Sync {
     /// How many.
     fn len(&self) -> usize;
 
@@ -23,9 +23,9 @@ pub trait Samples {
     ///
     /// # Errors
     /// Where the first one is.
-    fn check_finite(&self, _from: usize, batch: &[Tensor]) -> std::result::Result<(), BoxError> {
+    fn check_finite(&self, from: usize, batch: &[Tensor]) -> std::result::Result<(), BoxError> {
         match batch.iter().any(|t| cleave_formats::data::first_not_finite(t).is_some()) {
-            true => Err("an input is NaN or infinite".into()),
+            true => Err(format!("{}: an input is NaN or infinite", self.place(from)).into()),
             false => Ok(()),
         }
     }

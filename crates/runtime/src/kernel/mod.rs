@@ -38,7 +38,7 @@ pub(crate) struct Io<'a, 'b> {
 }
 
 /// A kernel bound to shapes and constants.
-pub(crate) trait Kernel: Send {
+pub(crate) trait Kernel: Send + Sync {
     /// The code that runs.
     fn name(&self) -> String;
 

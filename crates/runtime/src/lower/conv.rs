@@ -12,6 +12,7 @@ use cleave_kernels::ConvShape;
 use cleave_kernels::conv_f32::{ConvF32, ConvTransposeF32, EpilogueF32, TransposeShape};
 use cleave_kernels::pointwise::{Input, Layout, Unary};
 use cleave_numerics::DType;
+use std::sync::PoisonError;
 
 /// The ops lowered here.
 pub(crate) const RULES: Rules = &[
@@ -258,11 +259,13 @@ fn floats(l: &Lower<'_>, c: &Convolution, affine: &Affine) -> Result<(Vec<f32>, 
 }
 
 /// The convolution with its weights packed, once for all shapes.
-fn packed(l: &mut Lower<'_>, c: &Convolution, affine: &Affine, epilogue: EpilogueF32) -> Result<ConvF32> {
+fn packed(l: &Lower<'_>, c: &Convolution, affine: &Affine, epilogue: EpilogueF32) -> Result<ConvF32> {
     // With other taps another part of what follows may be in the weights.
     let name = l.g.node(affine.last).name.clone();
     let s = &c.shape;
-    if let Some((conv, known)) = l.packed.get(&name) {
+    // Held while they are packed: another session that compiles the same model waits for them.
+    let mut all = l.packed.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((conv, known)) = all.get(&name) {
         let resized = conv.resized(s.n, s.h, s.w);
         if *known == epilogue && resized.shape() == s {
             return Ok(resized);
@@ -270,7 +273,7 @@ fn packed(l: &mut Lower<'_>, c: &Convolution, affine: &Affine, epilogue: Epilogu
     }
     let (weights, bias) = floats(l, c, affine)?;
     let conv = ConvF32::new(l.isa, s, &weights, bias.as_deref(), epilogue.clone())?;
-    l.packed.insert(name, (conv.clone(), epilogue));
+    all.insert(name, (conv.clone(), epilogue));
     Ok(conv)
 }
 

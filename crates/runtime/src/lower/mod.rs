@@ -32,7 +32,7 @@ use cleave_ir::{Arg, Bindings, Class, Graph, Kind, Meta, NodeId};
 use cleave_kernels::Isa;
 use cleave_kernels::conv_f32::{ConvF32, EpilogueF32};
 use indexmap::IndexMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Lowers one call; false if it has no kernel for these arguments.
 type Rule = fn(&mut Lower<'_>, NodeId) -> Result<bool>;
@@ -64,8 +64,8 @@ pub(crate) struct Step {
     pub(crate) planned: PlannedKernel,
 }
 
-/// Packed weights by node: they serve every shape that a model is compiled for.
-pub(crate) type PackedWeights = IndexMap<String, (ConvF32, EpilogueF32)>;
+/// Packed weights by node: they serve every shape that a model is compiled for, and every session for it.
+pub(crate) type PackedWeights = Arc<Mutex<IndexMap<String, (ConvF32, EpilogueF32)>>>;
 
 /// What lowering yields.
 pub(crate) struct Lowered {
@@ -83,7 +83,7 @@ pub(crate) struct Lowered {
 pub(crate) struct Lower<'g> {
     pub(crate) g: &'g Arc<Graph>,
     pub(crate) isa: Isa,
-    pub(crate) packed: &'g mut PackedWeights,
+    pub(crate) packed: &'g PackedWeights,
     states: Vec<State>,
     buffers: Vec<Buffer>,
     stages: Vec<Stage>,
@@ -101,7 +101,7 @@ pub(crate) struct Lower<'g> {
 ///
 /// # Errors
 /// A call that neither a kernel nor the reference interpreter admits.
-pub(crate) fn lower(g: &Arc<Graph>, isa: Isa, first_tap: usize, packed: &mut PackedWeights) -> Result<Lowered> {
+pub(crate) fn lower(g: &Arc<Graph>, isa: Isa, first_tap: usize, packed: &PackedWeights) -> Result<Lowered> {
     let mut l = Lower {
         g,
         isa,
