@@ -1,7 +1,7 @@
 //! Weights as the dense kernels read them.
 //!
 //! A block is up to 64 output channels of one group: `[k / 4][vector][16 channels][4 k]` bytes, one segment of
-//! contiguous input after another, each padded with zeros to a multiple of 4. For AVX2, which multiplies words, it is
+//! contiguous input after another, each padded with zeros to a multiple of 4. For AVX2 alone, which multiplies words, it is
 //! `[k / 2][16 channels][2 k]` of them. Beside it stand the bias, with the
 //! zero point of the input folded in (`-zx·Σw`; `-Σw` where it is not yet known), and the multipliers, in the order of
 //! the columns.

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores through the addresses of taps")]
 
 use super::{Depthwise, Pixel};
-use crate::qconv::avx2::store;
+use crate::qconv::avx2::epilogue::store;
 use crate::qconv::pack::LANES;
 use std::arch::x86_64::*;
 

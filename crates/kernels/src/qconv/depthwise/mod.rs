@@ -132,7 +132,7 @@ impl Depthwise {
                         out[(at * b.lanes + col) * 4 + row % 4] = w[i];
                     }
                 }
-                Level::Avx2 => {
+                Level::Avx2 | Level::AvxVnni => {
                     for (t, w) in w.iter().enumerate() {
                         // Pairs of taps as i16: channels 0-3 and 8-11, then 4-7 and 12-15, as unpacks leave them.
                         let word = [0, 16, 8, 24][col / 4] + col % 4 * 2 + t % 2;
@@ -208,7 +208,7 @@ fn weight_bytes(isa: Isa, g: &Geometry, rows: usize, lanes: usize) -> usize {
     let taps = g.kh * g.kw;
     match isa.level() {
         Level::Portable => taps * LANES,
-        Level::Avx2 => taps.next_multiple_of(2) * LANES * 2,
+        Level::Avx2 | Level::AvxVnni => taps.next_multiple_of(2) * LANES * 2,
         Level::Avx512 => (g.kh + rows - 1).div_ceil(4) * g.kw * rows * lanes * 4,
     }
 }

@@ -83,7 +83,7 @@ impl Depthwise {
                 let pixel = Pixel { taps: list, y, r, size: io.size };
                 match self.isa.level() {
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx2 => self.pixel_avx2(&pixel),
+                    Level::Avx2 | Level::AvxVnni => self.pixel_avx2(&pixel),
                     _ => self.pixel_portable(&pixel),
                 }
             }
