@@ -3,38 +3,53 @@
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
 use crate::qconv::activation::{Curve, Form, PIECE_BITS};
+use crate::qconv::tile::Path;
 use std::arch::x86_64::*;
 
-/// [`Activation::eval`](crate::qconv::Activation::eval) of each lane of two rows of 16, rounded: words in the order of
-/// `vpackssdw`. The argument is one that an i32 holds.
+/// What an activation does before values are rounded to words, in the order of `vpackssdw`; nothing by another path than
+/// [`Path::Activation`]. The argument is one that an i32 holds. With [`after`] it is
+/// [`Activation::eval`](crate::qconv::Activation::eval).
 ///
 /// # Safety
 /// AVX2 is enabled in the caller, which this is inlined into.
 #[inline(always)]
-pub(super) unsafe fn levels(form: &Form, x: [[__m256; 2]; 2]) -> [__m256i; 2] {
+pub(in crate::qconv) unsafe fn before<const PATH: u8>(form: Option<&Form>, x: [__m256; 2]) -> __m256i {
     // SAFETY: by the caller's promise.
     unsafe {
         match form {
-            Form::HardSwish(factor) => {
-                let a = [hardswish(x[0][0], *factor), hardswish(x[0][1], *factor)];
-                let b = [hardswish(x[1][0], *factor), hardswish(x[1][1], *factor)];
-                [rounded(a), rounded(b)]
+            Some(Form::HardSwish(factor)) if PATH == Path::Activation as u8 => {
+                rounded([hardswish(x[0], *factor), hardswish(x[1], *factor)])
             }
-            Form::Curve(c) => curve(c, [rounded(x[0]), rounded(x[1])]),
+            _ => rounded(x),
+        }
+    }
+}
+
+/// What it does after that, of two vectors of words.
+///
+/// # Safety
+/// As for [`before`].
+#[inline(always)]
+pub(in crate::qconv) unsafe fn after<const PATH: u8>(form: Option<&Form>, x: [__m256i; 2]) -> [__m256i; 2] {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        match form {
+            Some(Form::Curve(c)) if PATH == Path::Activation as u8 => curve(c, x),
+            _ => x,
         }
     }
 }
 
 /// Two vectors of values as words in the order of `vpackssdw`.
 #[inline(always)]
-pub(super) unsafe fn rounded(x: [__m256; 2]) -> __m256i {
-    // SAFETY: as in `levels`.
+unsafe fn rounded(x: [__m256; 2]) -> __m256i {
+    // SAFETY: as in `before`.
     unsafe { _mm256_packs_epi32(_mm256_cvtps_epi32(x[0]), _mm256_cvtps_epi32(x[1])) }
 }
 
 #[inline(always)]
 unsafe fn hardswish(v: __m256, factor: f32) -> __m256 {
-    // SAFETY: as in `levels`. Zero where the comparison is not true, as in the definition.
+    // SAFETY: as in `before`. Zero where the comparison is not true, as in the definition.
     unsafe {
         let gate = _mm256_max_ps(_mm256_add_ps(v, _mm256_set1_ps(3.0)), _mm256_setzero_ps());
         let gate = _mm256_min_ps(gate, _mm256_set1_ps(6.0));
@@ -44,7 +59,7 @@ unsafe fn hardswish(v: __m256, factor: f32) -> __m256 {
 
 #[inline(always)]
 unsafe fn curve(c: &Curve, x: [__m256i; 2]) -> [__m256i; 2] {
-    // SAFETY: as in `levels`.
+    // SAFETY: as in `before`.
     unsafe {
         let most = _mm256_set1_epi16(i16::MAX);
         let u = [_mm256_min_epu16(_mm256_abs_epi16(x[0]), most), _mm256_min_epu16(_mm256_abs_epi16(x[1]), most)];

@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores through the pointers of a tile")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
-use super::activation::{levels, rounded};
+use super::activation::{after, before};
 use crate::qconv::pack::LANES;
 use crate::qconv::spec::OutputKind;
 use crate::qconv::tile::{Columns, Epilogue, Path, Tile};
@@ -100,11 +100,9 @@ unsafe fn with_residual(x: [__m256; 2], r: __m128i, (m, z): (f32, i32)) -> [__m2
 pub(in crate::qconv) unsafe fn bytes<const PATH: u8>(x: [[__m256; 2]; 2], e: &Epilogue) -> __m256i {
     // SAFETY: the caller enables the features.
     unsafe {
-        let words = match &e.activation {
-            Some(form) if PATH == Path::Activation as u8 => levels(form, x),
-            _ => [rounded(x[0]), rounded(x[1])],
-        };
-        let q = bounded(words, e);
+        let form = e.activation.as_ref();
+        let words = [before::<PATH>(form, x[0]), before::<PATH>(form, x[1])];
+        let q = bounded(after::<PATH>(form, words), e);
         // Of each row the packs leave channels 0-3 and 8-11 in one half, 4-7 and 12-15 in the other.
         _mm256_permutevar8x32_epi32(q, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
     }
