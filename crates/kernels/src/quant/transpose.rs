@@ -171,6 +171,8 @@ pub fn quantize_from_nchw(
     run(pool, dims, x, y, &|x, part, y| match isa.level() {
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 if dims[1] == 3 => super::avx512::interleave(isa, q, x, dims[2], part.0, y),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 | Level::AvxVnni if dims[1] == 3 => super::avx2::interleave(isa, q, x, dims[2], part.0, y),
         _ => quantized_on(isa, q, x, dims[1], dims[2], part, y),
     })
 }
