@@ -16,6 +16,8 @@ use std::arch::x86_64::*;
 /// AVX2 is enabled in the caller, which this is inlined into; the tile has these rows.
 #[inline(always)]
 pub(super) unsafe fn store_tile<const MR: usize>(acc: &[[__m256i; 2]; MR], t: &Tile<'_>) {
+    // SAFETY: by the caller's promise.
+    let bounds = unsafe { Bounds::of(t.epilogue) };
     // Written out, since a loop that is not unrolled would keep the accumulators in memory.
     macro_rules! pairs {
         ($path:expr, $($i:literal)*) => {
@@ -26,7 +28,7 @@ pub(super) unsafe fn store_tile<const MR: usize>(acc: &[[__m256i; 2]; MR], t: &T
                     scaled_by::<{ $path as u8 }>(acc[$i], c, e, t.r_at($i)),
                     scaled_by::<{ $path as u8 }>(acc[second], c, e, t.r_at(second)),
                 ];
-                let q = bytes::<{ $path as u8 }>(x, e);
+                let q = bytes::<{ $path as u8 }>(x, e, &bounds);
                 store_bytes(_mm256_castsi256_si128(q), t.y_at($i), c.width);
                 if second > $i {
                     store_bytes(_mm256_extracti128_si256::<1>(q), t.y_at(second), c.width);
@@ -97,25 +99,52 @@ unsafe fn with_residual(x: [__m256; 2], r: __m128i, (m, z): (f32, i32)) -> [__m2
 
 /// Two rows of 16 values as bytes within the bounds, one row after the other.
 #[inline(always)]
-pub(in crate::qconv) unsafe fn bytes<const PATH: u8>(x: [[__m256; 2]; 2], e: &Epilogue) -> __m256i {
+unsafe fn bytes<const PATH: u8>(x: [[__m256; 2]; 2], e: &Epilogue, bounds: &Bounds) -> __m256i {
     // SAFETY: the caller enables the features.
     unsafe {
         let form = e.activation.as_ref();
         let words = [before::<PATH>(form, x[0]), before::<PATH>(form, x[1])];
-        let q = bounded(after::<PATH>(form, words), e);
+        let q = bounds.apply(after::<PATH>(form, words));
         // Of each row the packs leave channels 0-3 and 8-11 in one half, 4-7 and 12-15 in the other.
         _mm256_permutevar8x32_epi32(q, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
     }
 }
 
-/// Words with the zero point, as bytes within the bounds, in the order of `vpackuswb`.
-#[inline(always)]
-pub(in crate::qconv) unsafe fn bounded(words: [__m256i; 2], e: &Epilogue) -> __m256i {
-    // SAFETY: the caller enables the features.
-    unsafe {
-        let zero = _mm256_set1_epi16(e.zero_point as i16);
-        let q = _mm256_packus_epi16(_mm256_adds_epi16(words[0], zero), _mm256_adds_epi16(words[1], zero));
-        _mm256_max_epu8(_mm256_min_epu8(q, _mm256_set1_epi8(e.qmax as i8)), _mm256_set1_epi8(e.qmin as i8))
+/// The output's zero point and bounds, in vectors.
+#[derive(Clone, Copy)]
+pub(in crate::qconv) struct Bounds {
+    zero: __m256i,
+    qmin: __m256i,
+    qmax: __m256i,
+}
+
+impl Bounds {
+    /// # Safety
+    /// AVX2 is enabled in the caller, which this is inlined into.
+    #[inline(always)]
+    pub(in crate::qconv) unsafe fn of(e: &Epilogue) -> Bounds {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            Bounds {
+                zero: _mm256_set1_epi16(e.zero_point as i16),
+                qmin: _mm256_set1_epi8(e.qmin as i8),
+                qmax: _mm256_set1_epi8(e.qmax as i8),
+            }
+        }
+    }
+
+    /// Words with the zero point, as bytes within the bounds, in the order of `vpackuswb`.
+    ///
+    /// # Safety
+    /// As for [`Bounds::of`].
+    #[inline(always)]
+    pub(in crate::qconv) unsafe fn apply(&self, words: [__m256i; 2]) -> __m256i {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let (low, high) = (_mm256_adds_epi16(words[0], self.zero), _mm256_adds_epi16(words[1], self.zero));
+            let q = _mm256_packus_epi16(low, high);
+            _mm256_max_epu8(_mm256_min_epu8(q, self.qmax), self.qmin)
+        }
     }
 }
 
@@ -182,7 +211,7 @@ pub(in crate::qconv) unsafe fn store(acc: [__m256i; 2], c: &Columns, e: &Epilogu
             return store_floats(x, c.width, y.cast());
         }
         if e.activation.is_some() {
-            let q = bytes::<{ Path::Activation as u8 }>([x, x], e);
+            let q = bytes::<{ Path::Activation as u8 }>([x, x], e, &Bounds::of(e));
             return store_bytes(_mm256_castsi256_si128(q), y, c.width);
         }
         let mut q = acc;

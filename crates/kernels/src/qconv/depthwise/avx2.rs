@@ -11,11 +11,12 @@ use crate::Level;
 use crate::isa::evex_vnni;
 use crate::qconv::avx2::activation::{after, before};
 use crate::qconv::avx2::dot::{Dot, Evex, Vex};
-use crate::qconv::avx2::epilogue::{bounded, store, store_bytes};
+use crate::qconv::avx2::epilogue::{Bounds, store, store_bytes};
 use crate::qconv::dense::Io;
 use crate::qconv::pack::LANES;
 use crate::qconv::tile::{Columns, Path};
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
 
 /// Channels of a block, and bytes of a vector.
 const BYTES: usize = 32;
@@ -116,9 +117,8 @@ struct Strip<'a> {
     count: usize,
 }
 
-const PLAIN: u8 = Path::Plain as u8;
-const ACTIVATION: u8 = Path::Activation as u8;
-const GENERAL: u8 = Path::General as u8;
+/// The most pixels whose sums are taken together.
+const MOST: usize = 8;
 
 impl Depthwise {
     /// One strip of output rows: as many as share staged columns.
@@ -154,47 +154,40 @@ macro_rules! instructions {
             #[target_feature(enable = $features)]
             pub(super) unsafe fn run(s: &Strip<'_>, io: &Io<'_>) {
                 let g = &s.dw.geometry;
-                let k = if g.kh == g.kw { g.kw } else { 0 };
+                // Sums of words over a larger kernel are reordered by the compiler until registers do not suffice.
+                let known = g.kh == g.kw && (g.kw == 3 || $taps::LINES == 4);
+                let k = if known { g.kw } else { 0 };
                 // SAFETY: as the caller's.
                 unsafe {
                     s.stage::<$taps>(io);
                     // Loops over a known kernel unroll: their exits would be mispredicted.
-                    macro_rules! known {
-                        ($rows:literal, $path:ident) => {
-                            match k {
-                                3 => pixels::<$rows, 3, $path>(s, io),
-                                5 => pixels::<$rows, 5, $path>(s, io),
-                                _ => pixels::<$rows, 0, $path>(s, io),
-                            }
-                        };
-                    }
-                    match (s.dw.rows == 2 && s.oy + 1 < g.oh, s.dw.epilogue.path) {
-                        (true, Path::Plain) => known!(2, PLAIN),
-                        (true, Path::Activation) => known!(2, ACTIVATION),
-                        (true, _) => pixels::<2, 0, GENERAL>(s, io),
-                        (false, Path::Plain) => known!(1, PLAIN),
-                        (false, Path::Activation) => known!(1, ACTIVATION),
-                        (false, _) => pixels::<1, 0, GENERAL>(s, io),
+                    match (s.dw.rows == 2 && s.oy + 1 < g.oh, k) {
+                        (true, 3) => pixels::<2, 3>(s, io),
+                        (true, 5) => pixels::<2, 5>(s, io),
+                        (true, _) => pixels::<2, 0>(s, io),
+                        (false, 3) => pixels::<1, 3>(s, io),
+                        (false, 5) => pixels::<1, 5>(s, io),
+                        (false, _) => pixels::<1, 0>(s, io),
                     }
                 }
             }
 
             /// All pixels of `RO` output rows.
             #[target_feature(enable = $features)]
-            unsafe fn pixels<const RO: usize, const K: usize, const PATH: u8>(s: &Strip<'_>, io: &Io<'_>) {
+            unsafe fn pixels<const RO: usize, const K: usize>(s: &Strip<'_>, io: &Io<'_>) {
                 let mut ox = 0;
                 // SAFETY: as the caller's.
                 unsafe {
                     while ox + 4 <= s.count {
-                        s.group::<$taps, RO, 4, K, PATH>(ox, io);
+                        s.group::<$taps, RO, 4, K>(ox, io);
                         ox += 4;
                     }
                     if ox + 2 <= s.count {
-                        s.group::<$taps, RO, 2, K, PATH>(ox, io);
+                        s.group::<$taps, RO, 2, K>(ox, io);
                         ox += 2;
                     }
                     if ox < s.count {
-                        s.group::<$taps, RO, 1, K, PATH>(ox, io);
+                        s.group::<$taps, RO, 1, K>(ox, io);
                     }
                 }
             }
@@ -225,89 +218,68 @@ impl Strip<'_> {
                     lines[i] = (io.x.as_ptr().wrapping_add(first).wrapping_offset(x0 * g.c as isize), g.c);
                 }
             }
-            let to = self.staged.wrapping_add(group * 4 * BYTES);
-            // SAFETY: columns outside the input are not read; what lies past the input's end is copied first, and a border
-            // has slack.
+            let to = |column: usize| self.staged.wrapping_add(group * 4 * BYTES + column * self.pitch);
+            // Columns of which whole vectors lie in the input; a border has slack.
+            let mut whole = inside;
+            for (line, step) in lines {
+                if step > 0 {
+                    let room = (end as isize - BYTES as isize - line as isize).div_euclid(step as isize) + 1;
+                    whole = whole.min(room.max(left as isize) as usize);
+                }
+            }
+            // SAFETY: columns outside the input are not read; what lies past the input's end is copied first.
             unsafe {
                 let border = T::splat(dw.border[0]);
                 for column in 0..left {
-                    store_column([border; 4], to.add(column * self.pitch));
+                    store_column([border; 4], to(column));
                 }
                 for column in inside..columns {
-                    store_column([border; 4], to.add(column * self.pitch));
+                    store_column([border; 4], to(column));
                 }
+                let mut from = [std::ptr::null(); 4];
+                for i in 0..4 {
+                    from[i] = lines[i].0.wrapping_add(left * lines[i].1);
+                }
+                let mut at = to(left);
                 for column in left..inside {
                     let mut x = [border; 4];
                     for i in 0..T::LINES {
-                        let at = lines[i].0.wrapping_add(column * lines[i].1);
-                        x[i] = if lines[i].1 > 0 && at as usize + BYTES > end {
-                            narrow(at, b.width)
-                        } else {
-                            _mm256_loadu_si256(at.cast())
-                        };
+                        let cut = column >= whole && lines[i].1 > 0;
+                        x[i] = if cut { narrow(from[i], b.width) } else { _mm256_loadu_si256(from[i].cast()) };
+                        from[i] = from[i].wrapping_add(lines[i].1);
                     }
-                    store_column(T::interleave(x), to.add(column * self.pitch));
+                    store_column(T::interleave(x), at);
+                    at = at.wrapping_add(self.pitch);
                 }
             }
         }
     }
 
-    /// `OX` neighbouring pixels of `RO` rows.
+    /// `OX` neighbouring pixels of `RO` rows: sums in registers, and from there by memory to the epilogue, which all
+    /// kernels share.
     #[inline(always)]
-    unsafe fn group<T: Taps, const RO: usize, const OX: usize, const K: usize, const PATH: u8>(
-        &self,
-        ox: usize,
-        io: &Io<'_>,
-    ) {
-        let (e, c, g) = (&self.dw.epilogue, &self.columns, &self.dw.geometry);
+    unsafe fn group<T: Taps, const RO: usize, const OX: usize, const K: usize>(&self, ox: usize, io: &Io<'_>) {
+        let g = &self.dw.geometry;
+        let mut sums = [const { MaybeUninit::<[__m256i; 4]>::uninit() }; MOST];
+        let out = sums.as_mut_ptr().cast::<__m256i>();
         let first = (self.image * g.oh + self.oy) * g.ow + self.ox + ox;
-        // SAFETY: pixels lie in the output; columns are padded to a whole block.
+        // SAFETY: all sums are written before they are read; pixels lie in the output.
         unsafe {
-            if PATH == GENERAL {
-                let mut acc = [[[_mm256_setzero_si256(); OX]; RO]; 4];
-                for j in 0..4 {
-                    acc[j] = self.sums::<T, RO, OX, K>(ox, j);
-                }
+            for j in 0..4 {
+                let acc = self.sums::<T, RO, OX, K>(ox, j);
                 for row in 0..RO {
                     for i in 0..OX {
-                        let of = [acc[0][row][i], acc[1][row][i], acc[2][row][i], acc[3][row][i]];
-                        let (y, r) = io.at(first + row * g.ow + i, self.block.channel);
-                        self.finish(of, y, r, io.size);
-                    }
-                }
-                return;
-            }
-            let mut halves = [[[_mm256_setzero_si256(); OX]; RO]; 2];
-            for half in 0..2 {
-                let low = self.sums::<T, RO, OX, K>(ox, 2 * half);
-                let high = self.sums::<T, RO, OX, K>(ox, 2 * half + 1);
-                for row in 0..RO {
-                    for i in 0..OX {
-                        let mut x = [_mm256_cvtepi32_ps(low[row][i]), _mm256_cvtepi32_ps(high[row][i])];
-                        for v in 0..2 {
-                            let at = (2 * half + v) * 8;
-                            x[v] = _mm256_mul_ps(x[v], _mm256_loadu_ps(c.scale.add(at)));
-                            if PATH == ACTIVATION && e.float_bias {
-                                x[v] = _mm256_add_ps(x[v], _mm256_loadu_ps(c.float_bias.add(at)));
-                            }
-                        }
-                        halves[half][row][i] = before::<PATH>(e.activation.as_ref(), x);
+                        out.add((row * OX + i) * 4 + j).write(acc[row][i]);
                     }
                 }
             }
             for row in 0..RO {
-                for i in 0..OX {
-                    let (y, _) = io.at(first + row * g.ow + i, self.block.channel);
-                    let words = [halves[0][row][i], halves[1][row][i]];
-                    let q = bounded(after::<PATH>(e.activation.as_ref(), words), e);
-                    if c.width >= BYTES {
-                        _mm256_storeu_si256(y.cast(), q);
-                        continue;
-                    }
-                    store_bytes(_mm256_castsi256_si128(q), y, c.width.min(LANES));
-                    if c.width > LANES {
-                        store_bytes(_mm256_extracti128_si256::<1>(q), y.add(LANES), c.width - LANES);
-                    }
+                let (y, r) = io.at(first + row * g.ow, self.block.channel);
+                let sums = out.add(row * OX * 4).cast();
+                match self.dw.epilogue.path {
+                    Path::Plain => self.finish::<{ Path::Plain as u8 }>(sums, OX, y, io),
+                    Path::Activation => self.finish::<{ Path::Activation as u8 }>(sums, OX, y, io),
+                    _ => self.finish_general(sums, OX, y, r, io),
                 }
             }
         }
@@ -349,23 +321,59 @@ impl Strip<'_> {
         }
     }
 
-    /// The general epilogue of one pixel, whose operands stand in natural order.
-    #[inline(always)]
-    unsafe fn finish(&self, acc: [__m256i; 4], y: *mut u8, r: *const u8, size: usize) {
+    /// The epilogue of so many neighbouring pixels, by a path without residual.
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn finish<const PATH: u8>(&self, sums: *const [__m256i; 4], n: usize, y: *mut u8, io: &Io<'_>) {
         let (e, c) = (&self.dw.epilogue, &self.columns);
         // SAFETY: columns are padded to a whole block; no more is stored than the width.
         unsafe {
-            let low =
-                [_mm256_permute2x128_si256::<0x20>(acc[0], acc[1]), _mm256_permute2x128_si256::<0x20>(acc[2], acc[3])];
-            store(low, &Columns { width: c.width.min(LANES), ..*c }, e, y, r);
-            if c.width > LANES {
-                let high = [
-                    _mm256_permute2x128_si256::<0x31>(acc[0], acc[1]),
-                    _mm256_permute2x128_si256::<0x31>(acc[2], acc[3]),
+            let bounds = Bounds::of(e);
+            for i in 0..n {
+                let (acc, y) = (*sums.add(i), y.add(i * io.y_stride));
+                let mut x = [_mm256_setzero_ps(); 4];
+                for v in 0..4 {
+                    x[v] = _mm256_mul_ps(_mm256_cvtepi32_ps(acc[v]), _mm256_loadu_ps(c.scale.add(8 * v)));
+                    if PATH == Path::Activation as u8 && e.float_bias {
+                        x[v] = _mm256_add_ps(x[v], _mm256_loadu_ps(c.float_bias.add(8 * v)));
+                    }
+                }
+                let form = e.activation.as_ref();
+                let words = [before::<PATH>(form, [x[0], x[1]]), before::<PATH>(form, [x[2], x[3]])];
+                let q = bounds.apply(after::<PATH>(form, words));
+                if c.width >= BYTES {
+                    _mm256_storeu_si256(y.cast(), q);
+                    continue;
+                }
+                store_bytes(_mm256_castsi256_si128(q), y, c.width.min(LANES));
+                if c.width > LANES {
+                    store_bytes(_mm256_extracti128_si256::<1>(q), y.add(LANES), c.width - LANES);
+                }
+            }
+        }
+    }
+
+    /// The general epilogue of so many neighbouring pixels, whose operands stand in natural order.
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn finish_general(&self, sums: *const [__m256i; 4], n: usize, y: *mut u8, r: *const u8, io: &Io<'_>) {
+        let (e, c) = (&self.dw.epilogue, &self.columns);
+        let (scale, float_bias) = (c.scale.wrapping_add(LANES), c.float_bias.wrapping_add(LANES));
+        // SAFETY: columns are padded to a whole block; no more is stored than the width.
+        unsafe {
+            for i in 0..n {
+                let (acc, y, r) = (*sums.add(i), y.add(i * io.y_stride * io.size), r.wrapping_add(i * io.r_stride));
+                let low = [
+                    _mm256_permute2x128_si256::<0x20>(acc[0], acc[1]),
+                    _mm256_permute2x128_si256::<0x20>(acc[2], acc[3]),
                 ];
-                let (scale, float_bias) = (c.scale.add(LANES), c.float_bias.wrapping_add(LANES));
-                let c = Columns { bias: c.bias, scale, float_bias, width: c.width - LANES };
-                store(high, &c, e, y.add(LANES * size), r.wrapping_add(LANES));
+                store(low, &Columns { width: c.width.min(LANES), ..*c }, e, y, r);
+                if c.width > LANES {
+                    let high = [
+                        _mm256_permute2x128_si256::<0x31>(acc[0], acc[1]),
+                        _mm256_permute2x128_si256::<0x31>(acc[2], acc[3]),
+                    ];
+                    let c = Columns { bias: c.bias, scale, float_bias, width: c.width - LANES };
+                    store(high, &c, e, y.add(LANES * io.size), r.wrapping_add(LANES));
+                }
             }
         }
     }
