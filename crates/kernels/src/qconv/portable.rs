@@ -1,5 +1,6 @@
-//! Plain Rust tiles: four pixels by 16 channels.
+//! Plain Rust tiles: two pixels by 16 channels.
 #![allow(unsafe_code, reason = "tiles read and write through the pointers of their driver")]
+#![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
 use super::pack::LANES;
 use super::spec::OutputKind;
@@ -8,8 +9,11 @@ use cleave_numerics::round_clamp;
 
 /// The tile for `left` rows.
 pub(super) fn select(left: usize) -> (usize, TileFn) {
-    if left >= 4 { (4, tile::<4>) } else { (1, tile::<1>) }
+    if left >= ROWS { (ROWS, tile::<ROWS>) } else { (1, tile::<1>) }
 }
+
+/// Rows of a tile: their accumulators fit sixteen registers of 128 bits beside what is multiplied.
+const ROWS: usize = 2;
 
 unsafe fn tile<const MR: usize>(t: &Tile<'_>) {
     // SAFETY: the driver's pointers cover whole segments, whole blocks and the tile's output.
@@ -17,25 +21,28 @@ unsafe fn tile<const MR: usize>(t: &Tile<'_>) {
         let mut t = *t;
         for _ in 0..t.tiles {
             let mut acc = [t.columns.bias.cast::<[i32; LANES]>().read_unaligned(); MR];
-            let mut w = t.weights;
+            let mut w = t.weights.cast::<[i8; LANES]>();
             for segment in t.segments {
-                for step in 0..t.steps {
-                    let block = &*w.cast::<[[i8; 4]; LANES]>();
-                    w = w.add(LANES * 4);
-                    // By k, so that the products of all channels are one loop.
-                    let by_k: [[i16; LANES]; 4] = std::array::from_fn(|k| block.map(|w| i16::from(w[k])));
-                    for (i, acc) in acc.iter_mut().enumerate() {
-                        let x = t.x_at(i).add(segment + step * 4).cast::<[u8; 4]>().read_unaligned().map(i16::from);
-                        for (x, w) in x.into_iter().zip(&by_k) {
-                            for (acc, w) in acc.iter_mut().zip(w) {
-                                *acc = acc.wrapping_add(i32::from(x) * i32::from(*w));
-                            }
+                let mut x = [std::ptr::null::<u8>(); MR];
+                for i in 0..MR {
+                    x[i] = t.x_at(i).add(*segment);
+                }
+                for k in 0..t.steps * 4 {
+                    let mut words = [0i16; LANES];
+                    for c in 0..LANES {
+                        words[c] = i16::from((*w)[c]);
+                    }
+                    w = w.add(1);
+                    for i in 0..MR {
+                        let x = i16::from(*x[i].add(k));
+                        for c in 0..LANES {
+                            acc[i][c] = acc[i][c].wrapping_add(i32::from(x) * i32::from(words[c]));
                         }
                     }
                 }
             }
-            for (i, acc) in acc.iter().enumerate() {
-                store(acc, &t.columns, 0, t.epilogue, t.y_at(i), t.r_at(i));
+            for i in 0..MR {
+                store(&acc[i], &t.columns, 0, t.epilogue, t.y_at(i), t.r_at(i));
             }
             t.next(MR);
         }
