@@ -1,4 +1,4 @@
-//! Plain Rust tiles: two pixels by 16 channels.
+//! Plain Rust tiles: one pixel by 16 channels. More rows would share weights, but compilers then keep sums in memory.
 #![allow(unsafe_code, reason = "tiles read and write through the pointers of their driver")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
@@ -7,44 +7,31 @@ use super::spec::OutputKind;
 use super::tile::{Columns, Epilogue, Tile, TileFn};
 use cleave_numerics::round_clamp;
 
-/// The tile for `left` rows.
-pub(super) fn select(left: usize) -> (usize, TileFn) {
-    if left >= ROWS { (ROWS, tile::<ROWS>) } else { (1, tile::<1>) }
+/// The tile for any number of rows.
+pub(super) fn select() -> (usize, TileFn) {
+    (1, tile)
 }
 
-/// Rows of a tile: their accumulators fit sixteen registers of 128 bits beside what is multiplied.
-const ROWS: usize = 2;
-
-unsafe fn tile<const MR: usize>(t: &Tile<'_>) {
+unsafe fn tile(t: &Tile<'_>) {
     // SAFETY: the driver's pointers cover whole segments, whole blocks and the tile's output.
     unsafe {
         let mut t = *t;
         for _ in 0..t.tiles {
-            let mut acc = [t.columns.bias.cast::<[i32; LANES]>().read_unaligned(); MR];
+            let mut acc = t.columns.bias.cast::<[i32; LANES]>().read_unaligned();
             let mut w = t.weights.cast::<[i8; LANES]>();
             for segment in t.segments {
-                let mut x = [std::ptr::null::<u8>(); MR];
-                for i in 0..MR {
-                    x[i] = t.x_at(i).add(*segment);
-                }
+                let x = t.x_at(0).add(*segment);
                 for k in 0..t.steps * 4 {
-                    let mut words = [0i16; LANES];
-                    for c in 0..LANES {
-                        words[c] = i16::from((*w)[c]);
-                    }
+                    // Of words, since products of words are what instruction sets have.
+                    let (x, of) = (i16::from(*x.add(k)), *w);
                     w = w.add(1);
-                    for i in 0..MR {
-                        let x = i16::from(*x[i].add(k));
-                        for c in 0..LANES {
-                            acc[i][c] = acc[i][c].wrapping_add(i32::from(x) * i32::from(words[c]));
-                        }
+                    for c in 0..LANES {
+                        acc[c] = acc[c].wrapping_add(i32::from(x) * i32::from(i16::from(of[c])));
                     }
                 }
             }
-            for i in 0..MR {
-                store(&acc[i], &t.columns, 0, t.epilogue, t.y_at(i), t.r_at(i));
-            }
-            t.next(MR);
+            store(&acc, &t.columns, 0, t.epilogue, t.y_at(0), t.r_at(0));
+            t.next(1);
         }
     }
 }

@@ -180,8 +180,8 @@ pub(super) fn select(isa: Isa, nv: usize, left: usize) -> (usize, TileFn) {
         Level::Avx2 => return super::avx2::words::select(left),
         Level::Portable => {}
     }
-    let _ = (isa, nv, Level::Portable);
-    super::portable::select(left)
+    let _ = (isa, nv, left, Level::Portable);
+    super::portable::select()
 }
 
 /// Rows and channels of the largest tile for blocks of `nv` vectors.
