@@ -99,3 +99,16 @@ impl Isa {
         self.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_has_a_level_has_those_below() {
+        let all = Isa::all();
+        let most = Isa::best().level();
+        assert_eq!(all.last().map(|isa| isa.level()), Some(most));
+        assert!(Level::ALL.is_sorted() && Level::ALL.iter().all(|l| l.available() == (*l <= most)));
+    }
+}

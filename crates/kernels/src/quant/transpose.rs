@@ -27,6 +27,9 @@ fn transpose_body<T: Copy, U: Copy + Default>(
         4 => return interleave::<T, U, 4>(x, cols, part, y, convert),
         _ => {}
     }
+    if part == (0, cols) && cols <= BLOCK {
+        return deinterleave(x, rows, cols, y, convert);
+    }
     let mut block = [[U::default(); BLOCK]; BLOCK];
     for c0 in (part.0..part.1).step_by(BLOCK) {
         let width = BLOCK.min(part.1 - c0);
@@ -40,6 +43,31 @@ fn transpose_body<T: Copy, U: Copy + Default>(
                 let start = (c0 + c - part.0) * rows + r0;
                 let to = &mut y[start..start + height];
                 to.iter_mut().zip(&block[..height]).for_each(|(to, line)| *to = line[c]);
+            }
+        }
+    }
+}
+
+/// The same for all of a few columns: pixels that become planes.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "strided reads of a small block")]
+fn deinterleave<T: Copy, U: Copy + Default>(
+    x: &[T],
+    rows: usize,
+    cols: usize,
+    y: &mut [U],
+    convert: impl Fn(&[T], &mut [U]),
+) {
+    let mut block = [U::default(); BLOCK * BLOCK];
+    let step = BLOCK * BLOCK / cols.max(1);
+    for r0 in (0..rows).step_by(step) {
+        let height = step.min(rows - r0);
+        let n = height * cols;
+        convert(&x[r0 * cols..][..n], &mut block[..n]);
+        for c in 0..cols {
+            let to = &mut y[c * rows + r0..][..height];
+            for r in 0..height {
+                to[r] = block[r * cols + c];
             }
         }
     }
