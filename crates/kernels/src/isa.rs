@@ -7,19 +7,22 @@ pub enum Level {
     Portable,
     /// AVX2 and FMA, 256-bit.
     Avx2,
+    /// AVX2 with `vpdpbusd` of 256 bits, be it AVX-VNNI's or that of AVX-512 VL and VNNI.
+    AvxVnni,
     /// AVX-512 F, BW, DQ, VL, VNNI and VBMI, 512-bit.
     Avx512,
 }
 
 impl Level {
     /// All levels, plainest first.
-    pub const ALL: [Level; 3] = [Level::Portable, Level::Avx2, Level::Avx512];
+    pub const ALL: [Level; 4] = [Level::Portable, Level::Avx2, Level::AvxVnni, Level::Avx512];
 
-    /// The name that `CLEAVE_ISA` takes: `portable`, `avx2` or `avx512`.
+    /// The name that `CLEAVE_ISA` takes: `portable`, `avx2`, `avxvnni` or `avx512`.
     pub fn name(self) -> &'static str {
         match self {
             Level::Portable => "portable",
             Level::Avx2 => "avx2",
+            Level::AvxVnni => "avxvnni",
             Level::Avx512 => "avx512",
         }
     }
@@ -30,13 +33,13 @@ impl Level {
         match self {
             Level::Portable => true,
             Level::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            Level::AvxVnni => Level::Avx2.available() && (evex_vnni() || is_x86_feature_detected!("avxvnni")),
             Level::Avx512 => {
-                Level::Avx2.available()
+                Level::AvxVnni.available()
+                    && evex_vnni()
                     && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512dq")
-                    && is_x86_feature_detected!("avx512vl")
-                    && is_x86_feature_detected!("avx512vnni")
                     && is_x86_feature_detected!("avx512vbmi")
             }
         }
@@ -45,6 +48,13 @@ impl Level {
             self == Level::Portable
         }
     }
+}
+
+/// Whether the machine has `vpdpbusd` of 256 bits as AVX-512 encodes it. Where [`Level::AvxVnni`] is there and this is
+/// not, it has AVX-VNNI's encoding.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn evex_vnni() -> bool {
+    is_x86_feature_detected!("avx512vnni") && is_x86_feature_detected!("avx512vl")
 }
 
 /// A level that this machine has; the only constructors check it.
@@ -87,5 +97,18 @@ impl Isa {
     /// The level of this token.
     pub fn level(self) -> Level {
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_has_a_level_has_those_below() {
+        let all = Isa::all();
+        let most = Isa::best().level();
+        assert_eq!(all.last().map(|isa| isa.level()), Some(most));
+        assert!(Level::ALL.is_sorted() && Level::ALL.iter().all(|l| l.available() == (*l <= most)));
     }
 }

@@ -26,7 +26,7 @@ macro_rules! versions {
                 $crate::Level::Avx512 => unsafe { avx512($($arg),*) },
                 // SAFETY: as above.
                 #[cfg(target_arch = "x86_64")]
-                $crate::Level::Avx2 => unsafe { avx2($($arg),*) },
+                $crate::Level::Avx2 | $crate::Level::AvxVnni => unsafe { avx2($($arg),*) },
                 _ => $body($($arg),*),
             }
         }

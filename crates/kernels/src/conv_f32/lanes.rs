@@ -36,7 +36,7 @@ pub(super) fn run(isa: Isa, t: &Task<'_>) {
             unsafe { if t.pixels == 1 { x86::avx512::<1>(t) } else { x86::avx512::<PIXELS>(t) } }
         }
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => {
+        Level::Avx2 | Level::AvxVnni => {
             t.check();
             // SAFETY: as above.
             unsafe { if t.pixels == 1 { x86::avx2::<1>(t) } else { x86::avx2::<PIXELS>(t) } }

@@ -80,7 +80,7 @@ pub(crate) fn kernel(isa: Isa) -> Kernel {
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => avx512::KERNEL,
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => avx2::KERNEL,
+        Level::Avx2 | Level::AvxVnni => avx2::KERNEL,
         _ => portable::KERNEL,
     }
 }

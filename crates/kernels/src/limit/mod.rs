@@ -9,7 +9,7 @@ use std::time::Instant;
 /// Multiply-accumulates in a second of one core.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
-    /// Of bytes: `vpdpbusd` with 512 bits, `vpmaddwd` and `vpaddd` with 256.
+    /// Of bytes: `vpdpbusd` with 512 or 256 bits, or `vpmaddwd` and `vpaddd` with 256.
     pub int8: f64,
     /// Of floats: fused multiply-adds.
     pub f32: f64,
@@ -22,7 +22,7 @@ const ROUNDS: usize = 100_000;
 pub fn measure(isa: Isa) -> Option<Limit> {
     match isa.level() {
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 | Level::Avx2 => {
+        Level::Avx512 | Level::AvxVnni | Level::Avx2 => {
             let (int8, f32) = x86::loops(isa);
             Some(Limit { int8: fastest(int8), f32: fastest(f32) })
         }
@@ -51,7 +51,7 @@ mod tests {
         if let Some(wide) = of(Level::Avx512) {
             assert!(wide.int8 > 2.0 * wide.f32 && wide.f32 > 1e9, "{wide:?}");
         }
-        if let Some(narrow) = of(Level::Avx2) {
+        for narrow in [Level::Avx2, Level::AvxVnni].into_iter().filter_map(of) {
             assert!(narrow.int8 > 1e9 && narrow.f32 > 1e9, "{narrow:?}");
         }
     }

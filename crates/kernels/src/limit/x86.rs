@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "functions of an instruction set, called with its token")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
+use crate::isa::evex_vnni;
 use crate::{Isa, Level};
 use std::arch::x86_64::*;
 use std::hint::black_box;
@@ -16,6 +17,8 @@ pub(super) fn loops(isa: Isa) -> (Loop, Loop) {
     // SAFETY: the token proves the features.
     match isa.level() {
         Level::Avx512 => (|n| unsafe { bytes512(n) }, |n| unsafe { floats512(n) }),
+        Level::AvxVnni if evex_vnni() => (|n| unsafe { dots256(n) }, |n| unsafe { floats256(n) }),
+        Level::AvxVnni => (|n| unsafe { dots256_vex(n) }, |n| unsafe { floats256(n) }),
         _ => {
             assert!(isa.level() == Level::Avx2);
             (|n| unsafe { bytes256(n) }, |n| unsafe { floats256(n) })
@@ -41,6 +44,16 @@ macro_rules! chains {
 #[target_feature(enable = "avx512f,avx512vnni")]
 unsafe fn bytes512(n: usize) -> usize {
     chains!(n, _mm512_setzero_si512(), 64, |acc, x| _mm512_dpbusd_epi32(acc, x, x))
+}
+
+#[target_feature(enable = "avx2,avx512vl,avx512vnni")]
+unsafe fn dots256(n: usize) -> usize {
+    chains!(n, _mm256_setzero_si256(), 32, |acc, x| _mm256_dpbusd_epi32(acc, x, x))
+}
+
+#[target_feature(enable = "avx2,avxvnni")]
+unsafe fn dots256_vex(n: usize) -> usize {
+    chains!(n, _mm256_setzero_si256(), 32, |acc, x| _mm256_dpbusd_avx_epi32(acc, x, x))
 }
 
 #[target_feature(enable = "avx512f")]

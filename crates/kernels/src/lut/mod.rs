@@ -70,7 +70,7 @@ impl Lut {
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => x86::avx512(self.isa, &self.table, x, y),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => x86::avx2(self.isa, &self.table, x, y),
+            Level::Avx2 | Level::AvxVnni => x86::avx2(self.isa, &self.table, x, y),
             _ => portable(&self.table, x, y),
         }
     }

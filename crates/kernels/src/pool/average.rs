@@ -5,7 +5,7 @@ use super::{LANES, Pixel, Windows, each_block};
 use crate::pointwise::{Quantize, Quantizer};
 use crate::quant::Dequantize;
 use crate::versions::versions;
-use crate::{Isa, KernelError, Level, ThreadPool};
+use crate::{Isa, KernelError, ThreadPool};
 
 /// An average pooling: sliding, adaptive or over the whole image.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ fn mean_f32(p: &Pixel<'_, f32>, divisor: usize, y: &mut [f32]) {
 }
 
 /// Taps whose bytes a u16 holds the sum of.
-pub(super) const SHORT: usize = 257;
+const SHORT: usize = 257;
 
 /// Exact sums of the bytes of `N` channels, less `count · zero_point`.
 #[inline(always)]
@@ -100,30 +100,11 @@ versions! {
 }
 
 versions! {
-    fn mean_u8_in(p: &Pixel<'_, u8>, zero_point: i32, m: f32, q: &Quantize, y: &mut [u8]) => mean_u8
+    fn mean_u8_on(p: &Pixel<'_, u8>, zero_point: i32, m: f32, q: &Quantize, y: &mut [u8]) => mean_u8
 }
 
 versions! {
-    fn mean_u8_f32_in(p: &Pixel<'_, u8>, zero_point: i32, m: f32, y: &mut [f32]) => mean_u8_f32
-}
-
-fn mean_u8_on(isa: Isa, p: &Pixel<'_, u8>, zero_point: i32, m: f32, q: &Quantize, y: &mut [u8]) {
-    match isa.level() {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => {
-            let to = Quantizer::new(q);
-            super::avx512::mean(isa, p, zero_point, y, |sum| to.round(sum as f32 * m));
-        }
-        _ => mean_u8_in(isa, p, zero_point, m, q, y),
-    }
-}
-
-fn mean_u8_f32_on(isa: Isa, p: &Pixel<'_, u8>, zero_point: i32, m: f32, y: &mut [f32]) {
-    match isa.level() {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => super::avx512::mean(isa, p, zero_point, y, |sum| sum as f32 * m),
-        _ => mean_u8_f32_in(isa, p, zero_point, m, y),
-    }
+    fn mean_u8_f32_on(p: &Pixel<'_, u8>, zero_point: i32, m: f32, y: &mut [f32]) => mean_u8_f32
 }
 
 impl AvgPool {

@@ -53,6 +53,8 @@ fn greatest_u8_on(isa: Isa, p: &Pixel<'_, u8>, y: &mut [u8]) {
     match isa.level() {
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => super::avx512::greatest(isa, p, y),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 | Level::AvxVnni if y.len() >= super::avx2::BYTES => super::avx2::greatest(isa, p, y),
         _ => greatest_u8_in(isa, p, y),
     }
 }

@@ -8,6 +8,8 @@
 
 mod average;
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 mod max;
 mod window;

@@ -4,9 +4,9 @@
 //! for each channel, an element is `clamp((((256·a)·G >> 16) + C) >> f)`. That differs from rounding the exact product by
 //! one level at most, and only where that lies within 0.04 levels of the middle of two.
 
-#[cfg(target_arch = "x86_64")]
-use super::avx512;
 use super::over_images;
+#[cfg(target_arch = "x86_64")]
+use super::{avx2, avx512};
 use crate::pointwise::Quantize;
 use crate::quant::Dequantize;
 use crate::{Isa, KernelError, Level, ThreadPool};
@@ -109,9 +109,16 @@ impl Gate {
         match self.isa.level() {
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => avx512::gate(self.isa, self, a, o, y),
-            _ => y.iter_mut().zip(a).enumerate().for_each(|(i, (y, a))| {
-                *y = self.element(*a, o.gates[place(i)], o.fixed[place(i)]);
-            }),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 | Level::AvxVnni => self.elements(avx2::gate(self.isa, self, a, o, y), a, o, y),
+            _ => self.elements(0, a, o, y),
+        }
+    }
+
+    /// One after another, from `first` on.
+    fn elements(&self, first: usize, a: &[u8], o: &Operands, y: &mut [u8]) {
+        for i in first..a.len() {
+            y[i] = self.element(a[i], o.gates[place(i)], o.fixed[place(i)]);
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Sums and products of two u8 tensors, in registers from load to store: [`QSum`] and [`QProduct`] to the bit.
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 mod gate;
 

@@ -31,6 +31,8 @@ pub(super) struct Curve {
     pub base: [i16; PIECES],
     /// How much it rises until the next begins.
     pub rise: [u16; PIECES],
+    /// Low and high bytes of `base`, then of `rise`, for tables of bytes.
+    pub bytes: [[u8; PIECES]; 4],
     /// Fractions of a level that 2¹⁵ units are, halved.
     pub half: i16,
     /// `2^(15 - f)` for `f` bits of fractions: what rounds to a level.
@@ -99,7 +101,13 @@ impl Curve {
             let u = i * reach / PIECES as f64;
             (f64::from(op.eval(u as f32)) - u / 2.0) * fractions
         };
-        let mut c = Curve { base: [0; PIECES], rise: [0; PIECES], half: 0, round: 1 << (15 - bits as u32) };
+        let mut c = Curve {
+            base: [0; PIECES],
+            rise: [0; PIECES],
+            bytes: [[0; PIECES]; 4],
+            half: 0,
+            round: 1 << (15 - bits as u32),
+        };
         c.half = (reach / 2.0 * fractions).round() as i16;
         for i in 0..PIECES {
             let (low, mid, high) = (g(i as f64), g(i as f64 + 0.5), g(i as f64 + 1.0));
@@ -107,6 +115,8 @@ impl Curve {
             // what a product that is rounded down loses.
             c.base[i] = (low - ((low + high) / 2.0 - mid) / 2.0 + 0.5).round() as i16;
             c.rise[i] = (high - low).round() as u16;
+            let ([b0, b1], [r0, r1]) = (c.base[i].to_le_bytes(), c.rise[i].to_le_bytes());
+            c.bytes.iter_mut().zip([b0, b1, r0, r1]).for_each(|(part, byte)| part[i] = byte);
         }
         Some((Form::Curve(Box::new(c)), unit as f32))
     }

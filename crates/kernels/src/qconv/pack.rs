@@ -1,8 +1,8 @@
 //! Weights as the dense kernels read them.
 //!
 //! A block is up to 64 output channels of one group: `[k / 4][vector][16 channels][4 k]` bytes, one segment of
-//! contiguous input after another, each padded with zeros to a multiple of 4. For AVX2, which multiplies words, it is
-//! `[k / 2][16 channels][2 k]` of them. Beside it stand the bias, with the
+//! contiguous input after another, each padded with zeros to a multiple of 4. For AVX2 alone, which multiplies words, it is
+//! `[k / 2][16 channels][2 k]` of them, and without any `[k][16 channels]` bytes. Beside it stand the bias, with the
 //! zero point of the input folded in (`-zx·Σw`; `-Σw` where it is not yet known), and the multipliers, in the order of
 //! the columns.
 
@@ -121,7 +121,6 @@ pub(super) fn pack(src: &Source<'_>, segments: &Segments, isa: Isa, order: Order
         blocks,
     };
     let folded = fold_bias(src, k)?;
-    let words = isa.level() == Level::Avx2;
     let Packed { weights, bias, scale, float_bias, blocks } = &mut packed;
     let (weights, bias, scale, float_bias) = (&mut weights[..], &mut bias[..], &mut scale[..], &mut float_bias[..]);
     for b in blocks.iter() {
@@ -140,14 +139,18 @@ pub(super) fn pack(src: &Source<'_>, segments: &Segments, isa: Isa, order: Order
             let row = &src.weights[oc * k..(oc + 1) * k];
             for (s, run) in row.chunks_exact(segments.len).enumerate() {
                 let to = &mut weights[b.start + s * segments.steps() * step * weight_size(isa)..];
-                if words {
-                    for (i, w) in run.iter().enumerate() {
-                        let at = ((i / 2 * LANES + col) * 2 + i % 2) * 2;
-                        to[at..at + 2].copy_from_slice(&i16::from(*w).to_le_bytes().map(u8::cast_signed));
+                match isa.level() {
+                    Level::Portable => run.iter().enumerate().for_each(|(i, w)| to[i * LANES + col] = *w),
+                    Level::Avx2 => {
+                        for (i, w) in run.iter().enumerate() {
+                            let at = ((i / 2 * LANES + col) * 2 + i % 2) * 2;
+                            to[at..at + 2].copy_from_slice(&i16::from(*w).to_le_bytes().map(u8::cast_signed));
+                        }
                     }
-                } else {
-                    for (four, out) in run.chunks(4).zip(to[col * 4..].chunks_mut(step)) {
-                        out[..four.len()].copy_from_slice(four);
+                    Level::AvxVnni | Level::Avx512 => {
+                        for (four, out) in run.chunks(4).zip(to[col * 4..].chunks_mut(step)) {
+                            out[..four.len()].copy_from_slice(four);
+                        }
                     }
                 }
             }

@@ -1,43 +1,37 @@
-//! Plain Rust tiles: four pixels by 16 channels.
+//! Plain Rust tiles: one pixel by 16 channels. More rows would share weights, but compilers then keep sums in memory.
 #![allow(unsafe_code, reason = "tiles read and write through the pointers of their driver")]
+#![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
 use super::pack::LANES;
 use super::spec::OutputKind;
 use super::tile::{Columns, Epilogue, Tile, TileFn};
 use cleave_numerics::round_clamp;
 
-/// The tile for `left` rows.
-pub(super) fn select(left: usize) -> (usize, TileFn) {
-    if left >= 4 { (4, tile::<4>) } else { (1, tile::<1>) }
+/// The tile for any number of rows.
+pub(super) fn select() -> (usize, TileFn) {
+    (1, tile)
 }
 
-unsafe fn tile<const MR: usize>(t: &Tile<'_>) {
+unsafe fn tile(t: &Tile<'_>) {
     // SAFETY: the driver's pointers cover whole segments, whole blocks and the tile's output.
     unsafe {
         let mut t = *t;
         for _ in 0..t.tiles {
-            let mut acc = [t.columns.bias.cast::<[i32; LANES]>().read_unaligned(); MR];
-            let mut w = t.weights;
+            let mut acc = t.columns.bias.cast::<[i32; LANES]>().read_unaligned();
+            let mut w = t.weights.cast::<[i8; LANES]>();
             for segment in t.segments {
-                for step in 0..t.steps {
-                    let block = &*w.cast::<[[i8; 4]; LANES]>();
-                    w = w.add(LANES * 4);
-                    // By k, so that the products of all channels are one loop.
-                    let by_k: [[i16; LANES]; 4] = std::array::from_fn(|k| block.map(|w| i16::from(w[k])));
-                    for (i, acc) in acc.iter_mut().enumerate() {
-                        let x = t.x_at(i).add(segment + step * 4).cast::<[u8; 4]>().read_unaligned().map(i16::from);
-                        for (x, w) in x.into_iter().zip(&by_k) {
-                            for (acc, w) in acc.iter_mut().zip(w) {
-                                *acc = acc.wrapping_add(i32::from(x) * i32::from(*w));
-                            }
-                        }
+                let x = t.x_at(0).add(*segment);
+                for k in 0..t.steps * 4 {
+                    // Of words, since products of words are what instruction sets have.
+                    let (x, of) = (i16::from(*x.add(k)), *w);
+                    w = w.add(1);
+                    for c in 0..LANES {
+                        acc[c] = acc[c].wrapping_add(i32::from(x) * i32::from(i16::from(of[c])));
                     }
                 }
             }
-            for (i, acc) in acc.iter().enumerate() {
-                store(acc, &t.columns, 0, t.epilogue, t.y_at(i), t.r_at(i));
-            }
-            t.next(MR);
+            store(&acc, &t.columns, 0, t.epilogue, t.y_at(0), t.r_at(0));
+            t.next(1);
         }
     }
 }

@@ -197,8 +197,11 @@ fn every_remainder_of_rows() {
     for rows in 1..31 {
         for c_out in [16, 32, 48, 64] {
             check_conv(&ConvShape::linear(rows, 8, c_out), PLAIN, rows as u64);
-            let e = Extras { activation: Some(Unary::HardSwish), ..PLAIN };
-            check_conv(&ConvShape::linear(rows, 8, c_out), e, rows as u64);
+            for activation in [Unary::HardSwish, Unary::Silu] {
+                let e = Extras { activation: Some(activation), ..PLAIN };
+                check_conv(&ConvShape::linear(rows, 8, c_out), e, rows as u64);
+            }
+            check_conv(&ConvShape::linear(rows, 8, c_out), Extras { residual: true, ..PLAIN }, rows as u64);
         }
     }
 }

@@ -176,11 +176,12 @@ pub(super) fn select(isa: Isa, nv: usize, left: usize) -> (usize, TileFn) {
     #[cfg(target_arch = "x86_64")]
     match isa.level() {
         Level::Avx512 => return super::avx512::select(nv, left),
-        Level::Avx2 => return super::avx2::select(left),
+        Level::AvxVnni => return super::avx2::dot::select(left),
+        Level::Avx2 => return super::avx2::words::select(left),
         Level::Portable => {}
     }
-    let _ = (isa, nv, Level::Portable);
-    super::portable::select(left)
+    let _ = (isa, nv, left, Level::Portable);
+    super::portable::select()
 }
 
 /// Rows and channels of the largest tile for blocks of `nv` vectors.

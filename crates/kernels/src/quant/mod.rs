@@ -1,6 +1,8 @@
 //! Between f32 and u8, and between NCHW and NHWC: one pass each.
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 mod choose;
 mod transpose;

@@ -27,6 +27,9 @@ fn transpose_body<T: Copy, U: Copy + Default>(
         4 => return interleave::<T, U, 4>(x, cols, part, y, convert),
         _ => {}
     }
+    if part == (0, cols) && cols <= BLOCK {
+        return deinterleave(x, rows, cols, y, convert);
+    }
     let mut block = [[U::default(); BLOCK]; BLOCK];
     for c0 in (part.0..part.1).step_by(BLOCK) {
         let width = BLOCK.min(part.1 - c0);
@@ -40,6 +43,31 @@ fn transpose_body<T: Copy, U: Copy + Default>(
                 let start = (c0 + c - part.0) * rows + r0;
                 let to = &mut y[start..start + height];
                 to.iter_mut().zip(&block[..height]).for_each(|(to, line)| *to = line[c]);
+            }
+        }
+    }
+}
+
+/// The same for all of a few columns: pixels that become planes.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "strided reads of a small block")]
+fn deinterleave<T: Copy, U: Copy + Default>(
+    x: &[T],
+    rows: usize,
+    cols: usize,
+    y: &mut [U],
+    convert: impl Fn(&[T], &mut [U]),
+) {
+    let mut block = [U::default(); BLOCK * BLOCK];
+    let step = BLOCK * BLOCK / cols.max(1);
+    for r0 in (0..rows).step_by(step) {
+        let height = step.min(rows - r0);
+        let n = height * cols;
+        convert(&x[r0 * cols..][..n], &mut block[..n]);
+        for c in 0..cols {
+            let to = &mut y[c * rows + r0..][..height];
+            for r in 0..height {
+                to[r] = block[r * cols + c];
             }
         }
     }
@@ -171,6 +199,8 @@ pub fn quantize_from_nchw(
     run(pool, dims, x, y, &|x, part, y| match isa.level() {
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 if dims[1] == 3 => super::avx512::interleave(isa, q, x, dims[2], part.0, y),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 | Level::AvxVnni if dims[1] == 3 => super::avx2::interleave(isa, q, x, dims[2], part.0, y),
         _ => quantized_on(isa, q, x, dims[1], dims[2], part, y),
     })
 }

@@ -27,42 +27,80 @@ pub struct Resize {
 }
 
 /// Channels that are accumulated side by side.
-const LANES: usize = 64;
+const LANES: usize = 32;
 
 /// One output row of one image.
 #[inline(always)]
-fn row<T: Copy>(r: &Resize, image: &[T], oy: usize, y: &mut [T], load: impl Fn(T) -> f32, store: impl Fn(f32) -> T) {
-    let (ys, wys) = r.rows.at(oy);
-    let (w, c) = (r.cols.size, r.c);
+fn row<T: Copy>(
+    r: &Resize,
+    image: &[T],
+    oy: usize,
+    y: &mut [T],
+    load: impl Fn(T) -> f32 + Copy,
+    store: impl Fn(f32) -> T + Copy,
+) {
+    let c = r.c;
     for (ox, y) in y.chunks_exact_mut(c).enumerate() {
-        let (xs, wxs) = r.cols.at(ox);
         if r.pick {
-            y.copy_from_slice(&image[(ys[0] * w + xs[0]) * c..][..c]);
-            continue;
+            let at = (r.rows.at(oy).0[0] * r.cols.size + r.cols.at(ox).0[0]) * c;
+            y.copy_from_slice(&image[at..at + c]);
+        } else if c >= LANES {
+            for block in 0..c.div_ceil(LANES) {
+                // The last block overlaps the one before.
+                channels::<T, LANES>(r, image, oy, ox, (block * LANES).min(c - LANES), y, load, store);
+            }
+        } else {
+            for at in 0..c {
+                channels::<T, 1>(r, image, oy, ox, at, y, load, store);
+            }
         }
-        for (block, y) in y.chunks_mut(LANES).enumerate() {
-            let mut total = [0.0f32; LANES];
-            for (i, (iy, wy)) in ys.iter().zip(wys).enumerate() {
-                let mut line = [0.0f32; LANES];
-                for (j, (ix, wx)) in xs.iter().zip(wxs).enumerate() {
-                    let from = &image[(iy * w + ix) * c + block * LANES..][..y.len()];
-                    let pairs = line.iter_mut().zip(from);
-                    // The first term is no sum, so that -0 stays.
-                    if j == 0 {
-                        pairs.for_each(|(l, x)| *l = wx * load(*x));
-                    } else {
-                        pairs.for_each(|(l, x)| *l += wx * load(*x));
-                    }
+    }
+}
+
+/// `N` channels of one output pixel, from `at` on, in registers.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
+#[allow(clippy::too_many_arguments, reason = "a position in the output and the operands")]
+fn channels<T: Copy, const N: usize>(
+    r: &Resize,
+    image: &[T],
+    oy: usize,
+    ox: usize,
+    at: usize,
+    y: &mut [T],
+    load: impl Fn(T) -> f32,
+    store: impl Fn(f32) -> T,
+) {
+    let ((ys, wys), (xs, wxs)) = (r.rows.at(oy), r.cols.at(ox));
+    let mut total = [0.0f32; N];
+    for i in 0..ys.len() {
+        let mut line = [0.0f32; N];
+        for j in 0..xs.len() {
+            let (from, wx) = (&image[(ys[i] * r.cols.size + xs[j]) * r.c + at..][..N], wxs[j]);
+            // The first term is no sum, so that -0 stays.
+            if j == 0 {
+                for k in 0..N {
+                    line[k] = wx * load(from[k]);
                 }
-                let pairs = total.iter_mut().zip(line);
-                if i == 0 {
-                    pairs.for_each(|(t, l)| *t = wy * l);
-                } else {
-                    pairs.for_each(|(t, l)| *t += wy * l);
+            } else {
+                for k in 0..N {
+                    line[k] += wx * load(from[k]);
                 }
             }
-            y.iter_mut().zip(total).for_each(|(y, t)| *y = store(t));
         }
+        if i == 0 {
+            for k in 0..N {
+                total[k] = wys[i] * line[k];
+            }
+        } else {
+            for k in 0..N {
+                total[k] += wys[i] * line[k];
+            }
+        }
+    }
+    let y = &mut y[at..at + N];
+    for k in 0..N {
+        y[k] = store(total[k]);
     }
 }
 

@@ -116,7 +116,7 @@ pub(super) struct Staged {
 impl Staged {
     /// All of a column together.
     fn by_column(dw: &Depthwise, bytes: usize, start: *mut u8) -> Staged {
-        Staged { start, quad: 4 * bytes, quarter: bytes, pitch: dw.quads() * 4 * bytes, stride: 1, each: 0 }
+        Staged { start, quad: 4 * bytes, quarter: bytes, pitch: dw.groups() * 4 * bytes, stride: 1, each: 0 }
     }
 
     /// All columns of a quarter together, so that those of neighbouring pixels are neighbours.
@@ -242,7 +242,7 @@ impl Depthwise {
         let mask = ones(b.width);
         // Whole vectors of pixels, where they lie side by side in the input and in what is staged.
         let side = if g.c == V::BYTES && staged.pitch == g.c && g.stride[1] == 1 { 64 / V::BYTES } else { 0 };
-        for quad in 0..self.quads() {
+        for quad in 0..self.groups() {
             let mut lines = [(self.border[b.channel..].as_ptr(), 0); 4];
             for (i, line) in lines.iter_mut().enumerate() {
                 let iy = (oy * g.stride[0] + (quad * 4 + i) * g.dilation[0]) as isize + g.origin[0];
@@ -373,7 +373,7 @@ impl Strip<'_> {
             let mut acc = [[V::load_all(column_of::<V, _>(self.columns.bias, j).cast()); OX]; RO];
             let mut w = self.weights.add(j * V::BYTES).cast::<u8>();
             let first = self.staged.add(ox * step + j * V::BYTES);
-            let (quads, kw) = if K == 0 { (self.dw.quads(), g.kw) } else { ((K + RO - 1).div_ceil(4), K) };
+            let (quads, kw) = if K == 0 { (self.dw.groups(), g.kw) } else { ((K + RO - 1).div_ceil(4), K) };
             for quad in 0..quads {
                 let mut x = first.add(quad * 4 * V::BYTES);
                 for _ in 0..kw {

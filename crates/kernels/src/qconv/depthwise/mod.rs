@@ -1,7 +1,7 @@
 //! Depthwise convolution: one input and one output channel per group.
 //!
-//! Portable and AVX2 kernels take one output pixel at a time, through a list of tap addresses; taps in the padding
-//! read a pixel of zero points. AVX-512 kernels take a strip of output rows, from staged columns.
+//! The portable kernel takes one output pixel at a time, through a list of tap addresses; taps in the padding
+//! read a pixel of zero points. The others take a strip of output rows, from staged columns.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -17,7 +17,7 @@ mod run;
 use super::geometry::Geometry;
 use super::pack::{self, LANES, Source};
 use super::spec::{Bias, OutputKind};
-use super::tile::{Columns, Epilogue};
+use super::tile::{Columns, Epilogue, Path};
 use crate::buffer::ALIGN;
 use crate::{AlignedVec, Isa, KernelError, Level};
 
@@ -57,9 +57,9 @@ pub(super) struct Depthwise {
 /// Bytes of staged columns: with weights and accumulators they stay in L1.
 const STAGED_BYTES: usize = 20 << 10;
 
-/// One output pixel, for the kernels that list taps.
+/// One output pixel, for the kernel that lists taps.
 struct Pixel<'a> {
-    /// First channel of each tap, as addresses; as many as the kernel's layout asks for.
+    /// First channel of each tap, as addresses.
     taps: &'a [usize],
     y: *mut u8,
     r: *const u8,
@@ -97,7 +97,7 @@ impl Depthwise {
             geometry,
         };
         let g = &dw.geometry;
-        let staged = STAGED_BYTES / (dw.quads() * dw.blocks[0].lanes * 4);
+        let staged = STAGED_BYTES / (dw.groups() * dw.blocks[0].lanes * 4);
         dw.strip_columns = (staged.saturating_sub((g.kw - 1) * g.dilation[1] + 1) / g.stride[1] / 4 * 4).max(4);
         for index in 0..dw.blocks.len() {
             dw.pack(dw.blocks[index], src, &folded);
@@ -108,14 +108,13 @@ impl Depthwise {
     fn pack(&mut self, b: Block, src: &Source<'_>, folded: &[i32]) {
         let taps = self.geometry.kh * self.geometry.kw;
         for col in 0..b.lanes {
-            let within = if self.isa.level() == Level::Avx512 { interleaved(b.lanes, col) } else { col };
+            let within = if self.isa.level() == Level::Portable { col } else { interleaved(b.lanes, col) };
             if within >= b.width {
                 continue;
             }
             let c = b.channel + within;
             self.bias[b.column + col] = folded[c];
-            // Floats are stored in natural order.
-            let at = b.column + if self.epilogue.out == OutputKind::F32 { within } else { col };
+            let at = b.column + if self.is_natural() { within } else { col };
             self.scale[at] = src.requant.multiplier[c];
             if let Bias::F32(f) = src.bias {
                 self.float_bias[at] = f[c];
@@ -124,8 +123,8 @@ impl Depthwise {
             let out = &mut self.weights[b.start..];
             match self.isa.level() {
                 Level::Portable => (0..taps).for_each(|t| out[t * LANES + col] = w[t]),
-                Level::Avx512 => {
-                    // By quad of rows, column and output row: four rows in a dword, shifted by one for the second.
+                Level::Avx512 | Level::AvxVnni => {
+                    // By four rows, column and output row: four rows in a dword, shifted by one for the second.
                     for (i, copy) in (0..taps * self.rows).map(|i| (i / self.rows, i % self.rows)) {
                         let (row, kx) = (i / self.geometry.kw + copy, i % self.geometry.kw);
                         let at = (row / 4 * self.geometry.kw + kx) * self.rows + copy;
@@ -133,11 +132,12 @@ impl Depthwise {
                     }
                 }
                 Level::Avx2 => {
-                    for (t, w) in w.iter().enumerate() {
-                        // Pairs of taps as i16: channels 0-3 and 8-11, then 4-7 and 12-15, as unpacks leave them.
-                        let word = [0, 16, 8, 24][col / 4] + col % 4 * 2 + t % 2;
-                        let at = (t / 2 * 2 * LANES + word) * 2;
-                        out[at..at + 2].copy_from_slice(&i16::from(*w).to_le_bytes().map(|b| b as i8));
+                    // The same with two rows of words.
+                    for (i, copy) in (0..taps * self.rows).map(|i| (i / self.rows, i % self.rows)) {
+                        let (row, kx) = (i / self.geometry.kw + copy, i % self.geometry.kw);
+                        let at = (row / 2 * self.geometry.kw + kx) * self.rows + copy;
+                        let at = (at * b.lanes + col) * 4 + row % 2 * 2;
+                        out[at..at + 2].copy_from_slice(&i16::from(w[i]).to_le_bytes().map(u8::cast_signed));
                     }
                 }
             }
@@ -146,12 +146,19 @@ impl Depthwise {
 
     /// Tap addresses that are listed for one pixel.
     fn listed_taps(&self) -> usize {
-        (self.geometry.kh * self.geometry.kw).next_multiple_of(2)
+        self.geometry.kh * self.geometry.kw
     }
 
-    /// Fours of input rows of a strip.
-    fn quads(&self) -> usize {
-        (self.geometry.kh + self.rows - 1).div_ceil(4)
+    /// Input rows of a strip, by those that share a dword.
+    fn groups(&self) -> usize {
+        (self.geometry.kh + self.rows - 1).div_ceil(lines(self.isa))
+    }
+
+    /// Whether the operands of the epilogue stand in natural order, not in that of the accumulators: floats are stored so,
+    /// and 256 bits have the general path so.
+    fn is_natural(&self) -> bool {
+        let plain = matches!(self.epilogue.path, Path::Plain | Path::Activation);
+        self.epilogue.out == OutputKind::F32 || (self.isa.level() < Level::Avx512 && !plain)
     }
 
     /// Input columns of `count` neighbouring outputs.
@@ -162,7 +169,7 @@ impl Depthwise {
     /// Bytes of the staged columns of one thread: each quarter of a narrow block has room beside it.
     fn staged_bytes(&self) -> usize {
         let columns = self.columns_of(self.strip_columns.min(self.geometry.ow)) + self.geometry.stride[1];
-        (columns * self.blocks[0].lanes + 2 * ALIGN + 128) * 4 * self.quads()
+        (columns * self.blocks[0].lanes + 2 * ALIGN + 128) * 4 * self.groups()
     }
 
     fn columns(&self, b: &Block) -> Columns {
@@ -183,8 +190,8 @@ impl Depthwise {
 
     fn scratch_of_thread(&self) -> usize {
         match self.isa.level() {
-            Level::Avx512 => self.staged_bytes().next_multiple_of(ALIGN),
-            _ => self.listed_taps() * size_of::<usize>(),
+            Level::Portable => self.listed_taps() * size_of::<usize>(),
+            _ => self.staged_bytes().next_multiple_of(ALIGN),
         }
     }
 
@@ -208,9 +215,13 @@ fn weight_bytes(isa: Isa, g: &Geometry, rows: usize, lanes: usize) -> usize {
     let taps = g.kh * g.kw;
     match isa.level() {
         Level::Portable => taps * LANES,
-        Level::Avx2 => taps.next_multiple_of(2) * LANES * 2,
-        Level::Avx512 => (g.kh + rows - 1).div_ceil(4) * g.kw * rows * lanes * 4,
+        _ => (g.kh + rows - 1).div_ceil(lines(isa)) * g.kw * rows * lanes * 4,
     }
+}
+
+/// Input rows of a channel that share a dword: bytes, or words.
+fn lines(isa: Isa) -> usize {
+    if isa.level() == Level::Avx2 { 2 } else { 4 }
 }
 
 /// Channel of column `col` once bytes and words were interleaved within 128-bit lanes.
@@ -222,8 +233,10 @@ fn interleaved(lanes: usize, col: usize) -> usize {
 
 /// Channels of each block's kernel.
 fn split(channels: usize, isa: Isa) -> Vec<usize> {
-    if isa.level() != Level::Avx512 {
-        return vec![LANES; channels.div_ceil(LANES)];
+    match isa.level() {
+        Level::Portable => return vec![LANES; channels.div_ceil(LANES)],
+        Level::Avx2 | Level::AvxVnni => return vec![2 * LANES; channels.div_ceil(2 * LANES)],
+        Level::Avx512 => {}
     }
     let mut lanes = vec![64; channels / 64];
     match channels % 64 {

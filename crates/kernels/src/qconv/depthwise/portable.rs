@@ -14,7 +14,7 @@ impl Depthwise {
             unsafe {
                 let columns = self.columns(b);
                 let mut acc: [i32; LANES] = columns.bias.cast::<[i32; LANES]>().read_unaligned();
-                for (t, tap) in p.taps.iter().enumerate().take(self.geometry.kh * self.geometry.kw) {
+                for (t, tap) in p.taps.iter().enumerate() {
                     let x = std::slice::from_raw_parts((*tap as *const u8).add(b.channel), b.width);
                     let w = &self.weights[b.start + t * LANES..][..b.width];
                     for ((acc, x), w) in acc.iter_mut().zip(x).zip(w) {

@@ -50,7 +50,7 @@ impl Depthwise {
 
     /// Output rows that are taken together.
     fn rows_of_strip(&self) -> usize {
-        if self.isa.level() == Level::Avx512 { self.rows } else { 1 }
+        if self.isa.level() == Level::Portable { 1 } else { self.rows }
     }
 
     /// # Safety
@@ -63,6 +63,8 @@ impl Depthwise {
                 Level::Avx512 if self.is_3x3_stride2() => self.row_stride2_avx512(image, strip, io, scratch),
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx512 => self.strip_avx512(image, strip * self.rows, io, scratch),
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx2 | Level::AvxVnni => self.strip_avx2(image, strip * self.rows, io, scratch),
                 _ => self.row_of_taps(image, strip, io, bytemuck::cast_slice_mut(scratch)),
             }
         }
@@ -81,16 +83,12 @@ impl Depthwise {
             unsafe {
                 let (y, r) = io.at(m, 0);
                 let pixel = Pixel { taps: list, y, r, size: io.size };
-                match self.isa.level() {
-                    #[cfg(target_arch = "x86_64")]
-                    Level::Avx2 => self.pixel_avx2(&pixel),
-                    _ => self.pixel_portable(&pixel),
-                }
+                self.pixel_portable(&pixel);
             }
         }
     }
 
-    /// The address of every tap of one output pixel; taps beyond the last repeat the border.
+    /// The address of every tap of one output pixel.
     fn list_taps(&self, image: usize, oy: usize, ox: usize, x: &[u8], list: &mut [usize]) {
         let g = &self.geometry;
         let border = self.border.as_ptr() as usize;
@@ -108,6 +106,5 @@ impl Depthwise {
                 };
             }
         }
-        slots.for_each(|slot| *slot = border);
     }
 }
