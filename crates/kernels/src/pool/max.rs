@@ -1,7 +1,7 @@
 //! The greatest tap of each window.
 
-use super::window::{PoolShape, sliding};
-use super::{Pixel, Windows, each_block};
+use super::window::{PoolShape, Window, sliding};
+use super::{Part, Pixel, Windows, each_block};
 use crate::pointwise::math::maximum;
 use crate::versions::versions;
 use crate::{Isa, KernelError, Level, ThreadPool};
@@ -11,6 +11,32 @@ use crate::{Isa, KernelError, Level, ThreadPool};
 pub struct MaxPool {
     isa: Isa,
     windows: Windows,
+}
+
+/// One output row of one image: which rows it sees, and the windows along it.
+pub(super) struct Row<'a, T> {
+    pub(super) image: &'a [T],
+    pub(super) w: usize,
+    pub(super) c: usize,
+    /// The first channel.
+    pub(super) first: usize,
+    pub(super) rows: Window,
+    pub(super) cols: &'a [Window],
+}
+
+impl<T> Row<'_, T> {
+    /// Where the channels of its last column end.
+    pub(super) fn end(&self, channels: usize) -> usize {
+        match self.rows.count() {
+            0 => 0,
+            rows => ((self.rows.tap(rows - 1) + 1) * self.w - 1) * self.c + self.first + channels,
+        }
+    }
+
+    fn pixel(&self, column: usize) -> Pixel<'_, T> {
+        let Row { image, w, c, first, rows, .. } = *self;
+        Pixel { image, w, c, first, rows, cols: self.cols[column] }
+    }
 }
 
 #[inline(always)]
@@ -52,8 +78,6 @@ versions! {
 fn greatest_u8_on(isa: Isa, p: &Pixel<'_, u8>, y: &mut [u8]) {
     match isa.level() {
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => super::avx512::greatest(isa, p, y),
-        #[cfg(target_arch = "x86_64")]
         Level::Avx2 | Level::AvxVnni if y.len() >= super::avx2::BYTES => super::avx2::greatest(isa, p, y),
         _ => greatest_u8_in(isa, p, y),
     }
@@ -79,7 +103,13 @@ impl MaxPool {
     /// # Errors
     /// A slice that is too short, or a stride below `c`.
     pub fn run_u8(&self, pool: &ThreadPool, x: &[u8], y: &mut [u8], stride: usize) -> Result<(), KernelError> {
-        self.run(pool, x, y, stride, |p, y| greatest_u8_on(self.isa, p, y))
+        #[cfg(target_arch = "x86_64")]
+        if self.isa.level() == Level::Avx512 && self.windows.cols.iter().all(|w| w.reach() <= super::avx512::COLUMNS) {
+            return self.run(pool, x, y, stride, |r, n, part| super::avx512::greatest(self.isa, r, n, part));
+        }
+        self.run(pool, x, y, stride, |r, _, part| {
+            (0..r.cols.len()).for_each(|ox| greatest_u8_on(self.isa, &r.pixel(ox), part(ox)));
+        })
     }
 
     /// Of floats; `stride` elements of `y` from pixel to pixel, at least `c`.
@@ -87,7 +117,9 @@ impl MaxPool {
     /// # Errors
     /// A slice that is too short, or a stride below `c`.
     pub fn run_f32(&self, pool: &ThreadPool, x: &[f32], y: &mut [f32], stride: usize) -> Result<(), KernelError> {
-        self.run(pool, x, y, stride, |p, y| greatest_f32_on(self.isa, p, y))
+        self.run(pool, x, y, stride, |r, _, part| {
+            (0..r.cols.len()).for_each(|ox| greatest_f32_on(self.isa, &r.pixel(ox), part(ox)));
+        })
     }
 
     fn run<T: Copy + Send + Sync>(
@@ -96,16 +128,14 @@ impl MaxPool {
         x: &[T],
         y: &mut [T],
         stride: usize,
-        f: impl Fn(&Pixel<'_, T>, &mut [T]) + Sync,
+        f: impl Fn(&Row<'_, T>, usize, Part<'_, T>) + Sync,
     ) -> Result<(), KernelError> {
         let g = &self.windows;
         g.check(x.len(), y.len(), stride)?;
         g.run(pool, y, stride, &|n, oy, channels, part| {
             let image = &x[n * g.h * g.w * g.c..];
-            for (ox, cols) in g.cols.iter().enumerate() {
-                let pixel = Pixel { image, w: g.w, c: g.c, first: channels.start, rows: g.rows[oy], cols: *cols };
-                f(&pixel, part(ox));
-            }
+            let row = Row { image, w: g.w, c: g.c, first: channels.start, rows: g.rows[oy], cols: &g.cols };
+            f(&row, channels.len(), part);
         });
         Ok(())
     }

@@ -131,5 +131,8 @@ impl Windows {
     }
 }
 
+/// Where each column's channels go.
+type Part<'a, T> = &'a dyn Fn(usize) -> &'a mut [T];
+
 /// Computes one output row: image, row, channels, and where each column's channels go.
-type RowFn<'a, T> = dyn for<'p> Fn(usize, usize, std::ops::Range<usize>, &dyn Fn(usize) -> &'p mut [T]) + Sync + 'a;
+type RowFn<'a, T> = dyn for<'p> Fn(usize, usize, std::ops::Range<usize>, Part<'p, T>) + Sync + 'a;

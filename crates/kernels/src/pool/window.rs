@@ -63,6 +63,11 @@ impl Window {
         if self.step == 1 { reach } else { reach.div_ceil(self.step) }
     }
 
+    /// Inputs from the first to behind the last.
+    pub(super) fn reach(&self) -> usize {
+        self.to.saturating_sub(self.from)
+    }
+
     /// Input position of a tap.
     #[inline(always)]
     pub(super) fn tap(&self, i: usize) -> usize {
