@@ -5,7 +5,7 @@
 pub enum Level {
     /// Plain Rust: runs everywhere.
     Portable,
-    /// AVX2 and FMA, 256-bit.
+    /// AVX2, FMA and F16C, 256-bit.
     Avx2,
     /// AVX-512 F, BW, DQ, VL, VNNI and VBMI, 512-bit.
     Avx512,
@@ -29,7 +29,9 @@ impl Level {
         #[cfg(target_arch = "x86_64")]
         match self {
             Level::Portable => true,
-            Level::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            Level::Avx2 => {
+                is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
+            }
             Level::Avx512 => {
                 Level::Avx2.available()
                     && is_x86_feature_detected!("avx512f")
