@@ -34,7 +34,9 @@ mod weights;
 
 pub use annotate::{Annotator, annotate};
 pub use annotations::{Annotations, Float, Input, Unit};
-pub use calibrate::{BoxError, CalibrateOptions, Evaluator, NonFinite, Observed, Statistics, calibrate};
+pub use calibrate::{
+    BoxError, CalibrateOptions, Evaluator, NonFinite, Observed, Overflow, Statistics, calibrate, overflows,
+};
 pub use composed::{Composed, load, load_observing};
 pub use convert::{Converted, convert, convert_alone};
 pub use correct::{ChannelSums, correct_biases};
