@@ -64,7 +64,8 @@ pub fn raise(g: &Graph) -> Result<Graph> {
 /// # Errors
 /// What a rule met.
 pub fn raise_for(g: &Graph, quantizer: &dyn cleave_quantize::Quantizer) -> Result<Graph> {
-    Ok(cleave_decompose::raise_for(&widened(g)?, &quantizer.names(), &quantizer.inert())?.0)
+    let g = widened(g)?;
+    Ok(cleave_decompose::raise_for(&g, &quantizer.names(), &quantizer.inert())?.0)
 }
 
 /// The graph with constants of half-precision numbers that are cast to f32 as constants of f32.

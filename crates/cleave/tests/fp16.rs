@@ -77,7 +77,8 @@ fn files_shrink_and_results_are_those_of_rounded_weights() {
     let weights: usize = stored[0].iter().map(Vec::len).sum();
     let size = |name: &str| usize::try_from(std::fs::metadata(at(name)).unwrap().len()).unwrap();
     assert!(size("h.onnx") < 2 * weights + 12_000, "{} for {weights} weights", size("h.onnx"));
-    let text = String::from_utf8(cleave(dir, &["quantize", "tiny_fashion.pt2", "-o", "h.clv", "--dtype", "fp16"]).stdout);
+    let text =
+        String::from_utf8(cleave(dir, &["quantize", "tiny_fashion.pt2", "-o", "h.clv", "--dtype", "fp16"]).stdout);
     assert!(text.unwrap().contains("compute nodes with weights stored as f16 by 'fp16'"));
     // What it says of itself, and that it is used as others are.
     let p = json(dir, &["show", "h.clv", "--stage", "plan"]).to_string();
@@ -181,9 +182,9 @@ fn results_that_halves_do_not_hold_are_told_with_their_nodes() {
     let nodes: Vec<_> = all.iter().map(|o| (o["node"].as_str().unwrap(), o["op"].as_str().unwrap())).collect();
     assert_eq!(nodes, [("first", "aten.linear"), ("relu", "aten.relu")]);
     let reach = all[0]["reach"].as_f64().unwrap();
-    assert!((reach - 435_000.0).abs() < 20.0, "{reach}");
+    assert!((reach - 435_000.0).abs() < 50.0, "{reach}");
     let note = "2 results exceed 65504";
-    assert!(q["plan"]["notes"].to_string().contains(note) && q["check"]["outputs"][0]["sqnr_db"].is_number(), "{q}");
+    assert!(q["plan"]["notes"].to_string().contains(note) && q["check"]["samples"] == 8, "{q}");
     assert!(std::fs::read_to_string(dir.join("r.html")).unwrap().contains(note));
     let g = read_runnable(&dir.join("h.clv")).unwrap();
     assert_eq!(halves(&g).len(), 2, "the weights themselves fit");
@@ -208,7 +209,8 @@ fn int8_leaves_to_fp16_what_stays_float() {
         let count = |d: DType| g.constants.values().filter(|t| t.dtype() == d && t.shape().len() > 1).count();
         assert_eq!((count(DType::I8), count(DType::F16), count(DType::F32)), (4, 1, 0), "{out}\n{g}");
     }
-    let plain = json(dir, &["quantize", "tiny_fashion.onnx", "--calib", "calib.npy", "--float", "linear", "-o", "p.clv"]);
+    let plain =
+        json(dir, &["quantize", "tiny_fashion.onnx", "--calib", "calib.npy", "--float", "linear", "-o", "p.clv"]);
     let [a, b] = ["p.clv", "m.clv"].map(|n| read_runnable(&dir.join(n)).unwrap());
     let x = cleave::demo::calibration(4);
     let (a, b) = (run(&a, &x), run(&b, &x));
@@ -234,7 +236,8 @@ fn options_that_have_no_use_are_refused() {
     let dir = workplace();
     let dir = dir.path();
     let usage = |more: &[&str]| {
-        let out = cleave(dir, &[&["quantize", "tiny_fashion.pt2", "-o", "h.clv", "--calib", "calib.npy"], more].concat());
+        let out =
+            cleave(dir, &[&["quantize", "tiny_fashion.pt2", "-o", "h.clv", "--calib", "calib.npy"], more].concat());
         assert_eq!(out.status.code(), Some(2), "{more:?}");
         String::from_utf8(out.stderr).unwrap()
     };
@@ -248,6 +251,7 @@ fn options_that_have_no_use_are_refused() {
         let said = usage(more);
         assert!(said.contains(why), "{more:?}: {said}");
     }
-    let twice = error(dir, &["quantize", "tiny_fashion.pt2", "-o", "h.clv", "--dtype", "int8,fp16", "--quantizer", "fp16"]);
+    let twice =
+        error(dir, &["quantize", "tiny_fashion.pt2", "-o", "h.clv", "--dtype", "int8,fp16", "--quantizer", "fp16"]);
     assert!(twice.contains("'fp16' stands twice"), "{twice}");
 }

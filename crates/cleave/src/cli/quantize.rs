@@ -289,9 +289,12 @@ fn report(
         excluded || r.unit.is_some() || !r.near_misses.is_empty()
     };
     let told: Vec<_> = floats.iter().filter(|r| !halves || remarkable(r)).collect();
-    let what = if halves { "with weights stored as f16" } else { "quantized" };
+    let (taken, what) = match halves {
+        true => (plan.count(Status::Quantized), "with weights stored as f16"),
+        false => (quantized, "quantized"),
+    };
     out.say(format!(
-        "{quantized} of {all} compute nodes {what} by '{}'{}",
+        "{taken} of {all} compute nodes {what} by '{}'{}",
         plan.quantizer,
         if told.is_empty() { "" } else { "; left in float:" }
     ));

@@ -41,8 +41,8 @@ pub static TRANSPOSED: RuleDef = RuleDef {
         "graph(%x: f32[2, 3]) {
   %w_t = param \"w.t\": f16[4, 3]
   %_to_copy = aten._to_copy(%w_t, f32): f32[4, 3]
-  %linear = aten.linear(%x, %_to_copy): f32[2, 4]
-  return %linear \"y\"
+  %y = aten.linear(%x, %_to_copy): f32[2, 4]
+  return %y
 }",
     ),
 };
