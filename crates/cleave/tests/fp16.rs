@@ -255,3 +255,63 @@ fn options_that_have_no_use_are_refused() {
         error(dir, &["quantize", "tiny_fashion.pt2", "-o", "h.clv", "--dtype", "int8,fp16", "--quantizer", "fp16"]);
     assert!(twice.contains("'fp16' stands twice"), "{twice}");
 }
+
+#[test]
+fn layers_of_every_kind_come_back_from_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let mut g = text::parse(
+        "graph(%i: i64[2, 5], %x: f32[2, 4, 6, 6]) {
+  %t = param \"t\": f32[20, 8]
+  %w = param \"w\": f32[12, 8]
+  %b = param \"b\": f32[12]
+  %p = param \"p\": f32[2, 12, 3]
+  %c = param \"c\": f32[6, 4, 3, 3]
+  %d = param \"d\": f32[6, 2, 2, 2]
+  %embedding = aten.embedding(%t, %i): f32[2, 5, 8]
+  %linear = aten.linear(%embedding, %w, %b): f32[2, 5, 12]
+  %bmm = aten.bmm(%linear, %p): f32[2, 5, 3]
+  %conv2d = aten.conv2d(%x, %c): f32[2, 6, 4, 4]
+  %up = aten.conv_transpose2d.input(%conv2d, %d, none, [2, 2]): f32[2, 2, 8, 8]
+  return %bmm \"a\", %up \"b\"
+}",
+    )
+    .unwrap();
+    let shapes = [
+        ("t", &[20, 8][..]),
+        ("w", &[12, 8]),
+        ("b", &[12]),
+        ("p", &[2, 12, 3]),
+        ("c", &[6, 4, 3, 3]),
+        ("d", &[6, 2, 2, 2]),
+    ];
+    for (name, shape) in shapes {
+        let n = shape.iter().product::<usize>();
+        g.constants.insert(name.into(), Tensor::new(shape, (0..n).map(|i| (i * 7 % 31) as f32 / 19.0 - 0.8).collect()));
+    }
+    let inputs = [
+        Tensor::new(&[2, 5], (0..10).map(|i| i * 2 % 20).collect::<Vec<i64>>()),
+        Tensor::new(&[2, 4, 6, 6], (0..288).map(|i| (i % 17) as f32 / 8.0 - 1.0).collect::<Vec<f32>>()),
+    ];
+    cleave::pipeline::write(&dir.join("m.onnx"), &g).unwrap();
+    let mut first: Option<(Vec<Vec<u16>>, Vec<Tensor>)> = None;
+    for out in ["h.clv", "h.onnx", "h.pt2"] {
+        let q = json(dir, &["quantize", "m.onnx", "-o", out, "--dtype", "fp16"]);
+        assert_eq!(q["plan"]["float"], Value::Array(vec![]), "{out}");
+        let h = read_runnable(&dir.join(out)).unwrap();
+        let mut s = Session::new(&h, Options::default()).unwrap();
+        let y = s.run(&inputs).unwrap();
+        let names: Vec<String> =
+            s.plan(&[vec![2, 5], vec![2, 4, 6, 6]]).unwrap().kernels.into_iter().map(|k| k.kernel).collect();
+        for kernel in ["gather_f16", "conv2d_f32f16_", "conv_transpose2d_f32f16_"] {
+            assert!(names.iter().any(|n| n.starts_with(kernel)), "{out}: {kernel} is not in {names:?}\n{h}");
+        }
+        assert_eq!(names.iter().filter(|n| n.starts_with("conv2d_f32f16_")).count(), 2, "{out}: {names:?}");
+        let (bits, results) = first.get_or_insert((halves(&h), y.clone()));
+        assert_eq!((&halves(&h), &y), (&*bits, &*results), "{out}");
+    }
+    let [a, b] = ["m.onnx", "h.clv"].map(|n| reference::run(&read_runnable(&dir.join(n)).unwrap(), &inputs).unwrap());
+    for ((a, b), y) in a.iter().zip(&b).zip(&first.unwrap().1) {
+        assert!(farthest(&a.to_f32(), &b.to_f32()) < 1e-2 && farthest(&y.to_f32(), &b.to_f32()) < 1e-5);
+    }
+}

@@ -42,9 +42,8 @@ pub struct Args {
     /// Fix the sizes of symbolic dimensions, as N=1, in what is written: runtimes that plan memory ahead ask for it.
     #[arg(long, value_name = "SYMBOL=SIZE")]
     bind: Vec<String>,
-    /// What weights become: int8 quantizes; fp16 stores them as half-precision numbers, for arithmetic in f32, without a
-    /// quantizer, and with --calib tells which results exceed what f16 holds; int8,fp16 quantizes, and stores as f16 what
-    /// stays in float.
+    /// What becomes of the model: int8 quantizes it; fp16 stores its weights as half-precision numbers for arithmetic in
+    /// f32, and tells which results in --calib exceed f16; int8,fp16 does the one, then the other with what stays float.
     #[arg(long, value_enum, value_name = "TYPE", value_delimiter = ',', default_value = "int8")]
     dtype: Vec<Dtype>,
     #[command(flatten)]
@@ -306,7 +305,8 @@ fn report(
         out.say(t.to_string());
     }
     for n in &plan.notes {
-        out.say(format!("note: {n}"));
+        let kind = if n.starts_with("overflow: ") { "warning" } else { "note" };
+        out.say(format!("{kind}: {n}"));
     }
     let mut t = Table::new(&["value", ">SQNR", ">cosine", ">max |a-b|"]);
     let cells = |s: &Similarity| [decibels(s.sqnr_db), format!("{:.6}", s.cosine), format!("{:.4e}", s.max_abs)];

@@ -8,7 +8,8 @@ use bytemuck::Pod;
 use half::f16;
 
 /// An element of a packed right-hand side. Sums are in f32 whatever it is, so that a panel of halves gives the bits
-/// of one of the floats that they widen to.
+/// of one of the floats that they widen to. Tiles widen as they load: to widen a panel once for all tiles of a block
+/// takes as long, and more where there are few.
 pub(crate) trait Element: Pod + Send + Sync {
     /// What it is called in kernel names, behind the type of the activations.
     const SUFFIX: &'static str;
