@@ -29,7 +29,7 @@ fn workplace() -> tempfile::TempDir {
 }
 
 fn run(g: &Graph, x: &Tensor) -> Vec<f32> {
-    Session::new(g, Options::default()).unwrap().run(&[x.clone()]).unwrap()[0].to_f32().into_owned()
+    Session::new(g, Options::default()).unwrap().run(std::slice::from_ref(x)).unwrap()[0].to_f32().into_owned()
 }
 
 fn farthest(a: &[f32], b: &[f32]) -> f32 {
@@ -67,7 +67,7 @@ fn files_shrink_and_results_are_those_of_rounded_weights() {
         let got = run(&g, &x);
         let off = farthest(&got, &want);
         assert!(off > 0.0 && off < 2e-3 * scale, "{out}: {off} of {scale}");
-        let meant = reference::run(&g, &[x.clone()]).unwrap();
+        let meant = reference::run(&g, std::slice::from_ref(&x)).unwrap();
         assert!(farthest(&got, &meant[0].to_f32()) < 1e-5 * scale, "{out}");
         stored.push(halves(&g));
     }
