@@ -30,6 +30,7 @@ fn typed(t: &Tensor, dtype: DType, low: f32, high: f32) -> Tensor {
     match dtype {
         DType::U8 => Tensor::new(shape, x.iter().map(|v| (v * 255.0) as u8).collect()),
         DType::I32 => Tensor::new(shape, x.iter().map(|v| (v * 255.0) as i32 - 127).collect()),
+        DType::F16 => Tensor::new(shape, x.iter().map(|v| half::f16::from_f32(low + (high - low) * v)).collect()),
         _ => Tensor::new(shape, x.iter().map(|v| low + (high - low) * v).collect::<Vec<f32>>()),
     }
 }

@@ -2,8 +2,11 @@
 
 use crate::error::Result;
 use cleave_formats::onnx::{self, ReadOptions};
-use cleave_ir::{Graph, Tensor};
+use cleave_ir::transform::{self, Replace};
+use cleave_ir::{ConstKind, Graph, Node, Tensor};
+use cleave_numerics::DType;
 use cleave_runtime::reference;
+use std::borrow::Cow;
 use std::path::Path;
 
 /// Reads a model and brings it to the semantic level, on which backends run and quantizers work. A model that is
@@ -55,10 +58,31 @@ pub fn raise(g: &Graph) -> Result<Graph> {
     Ok(cleave_decompose::raise(g)?.0)
 }
 
-/// [`raise`] for a quantizer: what its own patterns name is left for them.
+/// [`raise`] for a quantizer: what its own patterns name is left for them, and weights that are stored as
+/// half-precision numbers are the floats that they widen to.
 ///
 /// # Errors
 /// What a rule met.
 pub fn raise_for(g: &Graph, quantizer: &dyn cleave_quantize::Quantizer) -> Result<Graph> {
-    Ok(cleave_decompose::raise_for(g, &quantizer.names(), &quantizer.inert())?.0)
+    let g = widened(g)?;
+    Ok(cleave_decompose::raise_for(&g, &quantizer.names(), &quantizer.inert())?.0)
+}
+
+/// The graph with constants of half-precision numbers that are cast to f32 as constants of f32.
+fn widened(g: &Graph) -> Result<Cow<'_, Graph>> {
+    let half = |node: &Node| {
+        let casts = node.op().is_some_and(|o| matches!(o.base(), "_to_copy" | "to"));
+        let source = node.args.first().and_then(|a| a.nodes().first().copied()).filter(|_| casts)?;
+        let t = g.constant(source).filter(|t| matches!(t.dtype(), DType::F16 | DType::BF16))?;
+        node.meta.as_tensor().filter(|m| m.dtype == DType::F32).map(|_| (source, t))
+    };
+    if !g.nodes().any(|(_, n)| half(n).is_some()) {
+        return Ok(Cow::Borrowed(g));
+    }
+    let wide = transform::transform(g, |b, _, node, _| {
+        let Some((source, t)) = half(node) else { return Ok(Replace::Copy) };
+        let t = Tensor::new(t.shape(), t.to_f32().into_owned());
+        Ok(Replace::With(vec![b.constant(&format!("{}.f32", g.node(source).target), ConstKind::Param, t)]))
+    })?;
+    Ok(Cow::Owned(wide))
 }

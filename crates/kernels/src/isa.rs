@@ -5,7 +5,7 @@
 pub enum Level {
     /// Plain Rust: runs everywhere.
     Portable,
-    /// AVX2 and FMA, 256-bit.
+    /// AVX2, FMA and F16C, 256-bit.
     Avx2,
     /// AVX2 with `vpdpbusd` of 256 bits, be it AVX-VNNI's or that of AVX-512 VL and VNNI.
     AvxVnni,
@@ -32,7 +32,9 @@ impl Level {
         #[cfg(target_arch = "x86_64")]
         match self {
             Level::Portable => true,
-            Level::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            Level::Avx2 => {
+                is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
+            }
             Level::AvxVnni => Level::Avx2.available() && (evex_vnni() || is_x86_feature_detected!("avxvnni")),
             Level::Avx512 => {
                 Level::AvxVnni.available()

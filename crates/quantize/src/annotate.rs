@@ -25,6 +25,8 @@ pub struct Annotator<'a> {
     /// Where in the list of specs those of the quantizer at work begin, and its name where it is one of several.
     first_spec: SpecId,
     of: Option<String>,
+    /// Whether it takes what those before it leave in float.
+    casts: bool,
     conflicts: IndexMap<(String, String), Vec<String>>,
     /// (pattern, root) of units that turned out to have unquantized inputs.
     rejected: &'a IndexSet<(String, NodeId)>,
@@ -76,6 +78,7 @@ impl<'a> Annotator<'a> {
             misses: vec![],
             first_spec: 0,
             of: None,
+            casts: false,
             conflicts: IndexMap::new(),
             rejected,
         }
@@ -101,16 +104,28 @@ impl<'a> Annotator<'a> {
     }
 
     /// Lets one of several quantizers annotate: its specs begin at `first_spec`, its patterns get its name.
-    pub(crate) fn within(
-        &mut self,
-        name: &str,
-        first_spec: SpecId,
-        annotate: impl FnOnce(&mut Self) -> Result<()>,
-    ) -> Result<()> {
-        let before = (self.first_spec, self.of.replace(name.into()));
-        self.first_spec = first_spec;
-        let done = annotate(self);
-        (self.first_spec, self.of) = before;
+    pub(crate) fn within(&mut self, quantizer: &dyn Quantizer, first_spec: SpecId) -> Result<()> {
+        let before = (self.first_spec, self.of.replace(quantizer.name().into()), self.casts);
+        (self.first_spec, self.casts) = (first_spec, first_spec > 0 && quantizer.only_casts());
+        let done = if self.casts { self.cast(quantizer) } else { quantizer.annotate(self) };
+        (self.first_spec, self.of, self.casts) = before;
+        done
+    }
+
+    /// Lets a quantizer take what those before it leave in float, by patterns or because a selector says so: what it
+    /// takes is computed in float as well.
+    fn cast(&mut self, quantizer: &dyn Quantizer) -> Result<()> {
+        self.floats.iter().for_each(|f| self.owner[f.node.index()] = None);
+        let none = vec![None; self.g.len()];
+        let excluded = std::mem::replace(&mut self.excluded, none);
+        let done = quantizer.annotate(self);
+        self.excluded = excluded;
+        for id in self.g.ids().filter(|id| self.owner[id.index()].is_some()) {
+            // What reads floats by choice still does.
+            if let Some(reason) = self.excluded[id.index()].clone() {
+                self.floats.push(Float { node: id, reason, excluded: true });
+            }
+        }
         done
     }
 
@@ -147,7 +162,7 @@ impl<'a> Annotator<'a> {
             if !p.pattern.may_start_at(op) && !through.is_some_and(|o| p.pattern.may_start_at(o)) {
                 continue;
             }
-            if self.of.is_some() {
+            if self.of.is_some() && !self.casts {
                 self.note_conflict(p, id);
             }
             let taken = self.owner[id.index()].is_some() || self.rejected.contains(&(self.full_name(&p.name), id));
@@ -185,7 +200,9 @@ impl<'a> Annotator<'a> {
             self.leave_float(m, &p.name, &reason, true);
             return Ok(());
         }
-        self.selection.admits(&self.full_name(&p.name), m.nodes.iter().map(|n| self.g.node(*n)))?;
+        if !self.casts {
+            self.selection.admits(&self.full_name(&p.name), m.nodes.iter().map(|n| self.g.node(*n)))?;
+        }
         if let Some(reason) = &p.float {
             self.leave_float(m, &p.name, reason, false);
             return Ok(());
@@ -328,9 +345,12 @@ impl<'a> Annotator<'a> {
         self.selection.check_used()?;
         self.overrides.iter().try_for_each(|o| o.selector.check_used())?;
         let mut floats = std::mem::take(&mut self.floats);
-        floats.retain(|f| is_compute(self.g.node(f.node)));
+        // What one pattern left in float a later one may have taken.
+        let mut taken = vec![false; self.g.len()];
+        self.units.iter().flat_map(|(u, _)| &u.nodes).for_each(|n| taken[n.index()] = true);
+        floats.retain(|f| is_compute(self.g.node(f.node)) && (f.excluded || !taken[f.node.index()]));
         for id in compute {
-            if self.owner[id.index()].is_some() {
+            if self.owner[id.index()].is_some() || floats.iter().any(|f| f.node == id) {
                 continue;
             }
             let (reason, excluded) = match &self.excluded[id.index()] {

@@ -1,12 +1,15 @@
 //! Calibration: samples stream through the prepared graph, and each group's observer takes in what it sees.
 
+use crate::annotations::Unit;
 use crate::correct::{self, ChannelSums};
 use crate::error::{QuantizeError, Result};
 use crate::mask;
 use crate::observe::{Observer, scan};
 use crate::prepare::{Group, Prepared};
-use crate::spec::ObserverKind;
-use cleave_ir::{Arg, Class, Graph, NodeId, Tensor};
+use crate::spec::{ObserverKind, Scheme, SpecId};
+use cleave_ir::{Arg, Class, Graph, Node, NodeId, Tensor};
+use cleave_numerics::DType;
+use half::f16;
 use indexmap::{IndexMap, IndexSet};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -166,6 +169,49 @@ impl Statistics {
     }
 }
 
+/// A value that exceeded in calibration what f16 holds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Overflow {
+    /// The node.
+    pub node: String,
+    /// Its op.
+    pub op: String,
+    /// The value farthest from 0.
+    pub reach: f32,
+}
+
+/// Results that exceeded in calibration what f16 holds, in order of the nodes, where weights are stored as f16: among
+/// those of all nodes that are computed in float.
+pub fn overflows(p: &Prepared, stats: &Statistics) -> Vec<Overflow> {
+    let of = |id: NodeId| {
+        let node = p.graph.node(id);
+        let own = |o: &&Observed| o.values.len() == 1 && o.values[0] == node.name;
+        let (min, max) = stats.observed.iter().filter(own).find_map(|o| o.observer.extrema())?;
+        let reach = if -min > max { min } else { max };
+        let op = node.op()?.short().to_string();
+        (reach.abs() > f16::MAX.to_f32()).then(|| Overflow { node: node.name.clone(), op, reach })
+    };
+    half_beside(p).into_iter().filter_map(of).collect()
+}
+
+/// The results that would be halves if all that is float were computed in half, as some runtimes do with weights of
+/// f16; none where no weight is.
+fn half_beside(p: &Prepared) -> Vec<NodeId> {
+    let half = |s: SpecId| p.specs[s].scheme == Scheme::Cast && p.specs[s].range.dtype == DType::F16;
+    let (halves, others): (Vec<&Unit>, Vec<&Unit>) =
+        p.units.iter().partition(|u| u.inputs.iter().all(|i| half(i.spec)) && u.output.is_none_or(half));
+    if halves.is_empty() {
+        return vec![];
+    }
+    let mut integer = vec![false; p.graph.len()];
+    others.iter().flat_map(|u| &u.nodes).for_each(|n| integer[n.index()] = true);
+    let float = |(id, node): &(NodeId, &Node)| {
+        let moves = node.op().is_none_or(|o| matches!(o.class, Class::View | Class::Structural | Class::Inert));
+        !moves && !integer[id.index()] && node.meta.as_tensor().is_some_and(|t| t.dtype == DType::F32)
+    };
+    p.graph.nodes().filter(float).map(|(id, _)| id).collect()
+}
+
 /// What one observer watches.
 struct Watch {
     /// The values by which it is known.
@@ -173,6 +219,8 @@ struct Watch {
     /// Those of them that are shown to it as the graph runs.
     observed: Vec<NodeId>,
     kind: ObserverKind,
+    /// Whether values that are not finite are left out of it and no error.
+    lenient: bool,
 }
 
 /// What is watched for the groups of a graph.
@@ -182,14 +230,20 @@ fn watches(p: &Prepared) -> Vec<Watch> {
     for g in &p.groups {
         let kind = p.specs[g.spec].observer;
         if kind.depends_on_order() {
-            all.push(Watch { values: g.values.clone(), observed: g.observed.clone(), kind });
+            all.push(Watch { values: g.values.clone(), observed: g.observed.clone(), kind, lenient: false });
             continue;
         }
         for v in &g.observed {
             // Searches of one histogram share it.
             if met.insert((*v, std::mem::discriminant(&Observer::new(kind)))) {
-                all.push(Watch { values: vec![*v], observed: vec![*v], kind });
+                all.push(Watch { values: vec![*v], observed: vec![*v], kind, lenient: false });
             }
+        }
+    }
+    let kind = ObserverKind::Minmax;
+    for v in half_beside(p) {
+        if met.insert((v, std::mem::discriminant(&Observer::new(kind)))) {
+            all.push(Watch { values: vec![v], observed: vec![v], kind, lenient: true });
         }
     }
     all
@@ -319,6 +373,8 @@ struct Pass<'p> {
     of_input: Vec<Vec<usize>>,
     /// Of each node, the observers that watch it.
     of_node: Vec<Vec<usize>>,
+    /// Of each node, whether it is watched for its reach alone: what is not finite is no matter.
+    lenient: Vec<bool>,
     /// Of each node, whether negative infinities are a mask.
     masked: Vec<bool>,
 }
@@ -328,15 +384,22 @@ impl Pass<'_> {
         let layers = correct::layers(&p.graph);
         let mut of_input: Vec<Vec<usize>> = vec![vec![]; p.graph.len()];
         layers.iter().enumerate().for_each(|(i, l)| of_input[l.x.index()].push(i));
+        let watches = watches(p);
         let mut taps = p.taps();
         taps.extend(layers.iter().map(|l| l.x));
+        taps.extend(watches.iter().flat_map(|w| &w.observed));
         taps.sort();
         taps.dedup();
         let mut of_node: Vec<Vec<usize>> = vec![vec![]; p.graph.len()];
-        for (i, watch) in watches(p).iter().enumerate() {
-            watch.observed.iter().for_each(|v| of_node[v.index()].push(i));
+        let mut lenient = vec![false; p.graph.len()];
+        for (i, watch) in watches.iter().enumerate() {
+            for v in &watch.observed {
+                lenient[v.index()] = watch.lenient && of_node[v.index()].is_empty() && of_input[v.index()].is_empty();
+                of_node[v.index()].push(i);
+            }
         }
-        Pass { p, options, taps, layers, of_input, of_node, masked: mask::may_be_negative_infinity(&p.graph) }
+        let masked = mask::may_be_negative_infinity(&p.graph);
+        Pass { p, options, taps, layers, of_input, of_node, lenient, masked }
     }
 
     /// Runs a sample, and adds what is seen.
@@ -362,6 +425,7 @@ impl Pass<'_> {
         let mut sink = |id: NodeId, t: &Tensor| {
             if bad.is_none() {
                 let of = &self.of_node[id.index()];
+                let clip = clip || self.lenient[id.index()];
                 let seen = observe(&mut stats.observed, of, t, clip, self.masked[id.index()]);
                 bad = seen.err().map(|what| (id, what));
                 self.of_input[id.index()].iter().for_each(|i| stats.inputs[*i].add(t, self.layers[*i].axis));

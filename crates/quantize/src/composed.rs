@@ -22,11 +22,11 @@ impl Composed {
     /// None at all, one twice, or two that quantize by different arithmetic: a graph has one.
     pub fn new(parts: Vec<Box<dyn Quantizer>>) -> Result<Composed> {
         let fail = |why: String| Err(QuantizeError::Compose(why));
-        let Some(first) = parts.first() else { return fail("there is no quantizer".into()) };
+        let Some(first) = deciding(&parts).next() else { return fail("there is no quantizer".into()) };
         let how = |q: &dyn Quantizer| if q.divides() { "divides by the scale" } else { "multiplies by its reciprocal" };
         for (i, p) in parts.iter().enumerate() {
-            if p.divides() != first.divides() {
-                let (a, b) = (how(first.as_ref()), how(p.as_ref()));
+            if p.divides() != first.divides() && deciding(&parts).any(|d| d.name() == p.name()) {
+                let (a, b) = (how(first), how(p.as_ref()));
                 return fail(format!(
                     "'{}' {a} and '{}' {b}: one graph has one arithmetic; set arithmetic in a file that extends one",
                     first.name(),
@@ -51,29 +51,35 @@ impl Composed {
     }
 }
 
+/// The quantizers that decide on arithmetic: those with integers, if there are any.
+fn deciding(parts: &[Box<dyn Quantizer>]) -> impl Iterator<Item = &dyn Quantizer> {
+    let casts = parts.iter().all(|p| p.only_casts());
+    parts.iter().map(AsRef::as_ref).filter(move |p| casts || !p.only_casts())
+}
+
 impl Quantizer for Composed {
     fn name(&self) -> &str {
         &self.name
     }
 
     fn divides(&self) -> bool {
-        self.parts[0].divides()
+        deciding(&self.parts).all(|p| p.divides())
     }
 
     fn leaves_unread_float(&self) -> bool {
-        self.parts.iter().all(|p| p.leaves_unread_float())
+        deciding(&self.parts).all(|p| p.leaves_unread_float())
     }
 
     fn fixes_gates(&self) -> bool {
-        self.parts.iter().all(|p| p.fixes_gates())
+        deciding(&self.parts).all(|p| p.fixes_gates())
     }
 
     fn corrects_biases(&self) -> bool {
-        self.parts.iter().all(|p| p.corrects_biases())
+        deciding(&self.parts).all(|p| p.corrects_biases())
     }
 
     fn equalizes(&self) -> bool {
-        self.parts.iter().all(|p| p.equalizes())
+        deciding(&self.parts).all(|p| p.equalizes())
     }
 
     fn specs(&self) -> &[Spec] {
@@ -95,7 +101,7 @@ impl Quantizer for Composed {
     fn annotate(&self, a: &mut Annotator<'_>) -> Result<()> {
         let mut at = 0;
         for p in &self.parts {
-            a.within(p.name(), at, |a| p.annotate(a))?;
+            a.within(p.as_ref(), at)?;
             at += p.specs().len();
         }
         Ok(())
@@ -117,7 +123,9 @@ pub fn load(names: &str) -> Result<Box<dyn Quantizer>> {
 pub fn load_observing(names: &str, observer: Option<ObserverKind>) -> Result<Box<dyn Quantizer>> {
     let mut all = names.split(',').map(|n| TomlQuantizer::load(n.trim())).collect::<Result<Vec<_>>>()?;
     if let Some(kind) = observer {
-        all.iter_mut().try_for_each(|q| q.set_observer(kind))?;
+        // Behind a quantizer that observes, one that has nothing to observe is no mistake.
+        let casts = all.iter().all(|q| q.only_casts());
+        all.iter_mut().filter(|q| casts || !q.only_casts()).try_for_each(|q| q.set_observer(kind))?;
     }
     if all.len() == 1 {
         return Ok(Box::new(all.remove(0)));

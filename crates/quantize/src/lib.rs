@@ -35,8 +35,8 @@ mod weights;
 pub use annotate::{Annotator, annotate};
 pub use annotations::{Annotations, Float, Input, Unit};
 pub use calibrate::{
-    BoxError, CalibrateOptions, Evaluator, NonFinite, Observed, Statistics, calibrate, calibrate_side_by_side,
-    depends_on_order,
+    BoxError, CalibrateOptions, Evaluator, NonFinite, Observed, Overflow, Statistics, calibrate,
+    calibrate_side_by_side, depends_on_order, overflows,
 };
 pub use composed::{Composed, load, load_observing};
 pub use convert::{Converted, convert, convert_alone};

@@ -1,11 +1,13 @@
 //! What is remarkable about calibrated values, for the plan's notes.
 
 use crate::annotations::Unit;
-use crate::calibrate::{Observed, Statistics};
+use crate::calibrate::{Observed, Statistics, overflows};
 use crate::observe::Observer;
 use crate::prepare::Prepared;
-use crate::settle::Settled;
+use crate::settle::{self, Settled};
+use crate::spec::Scheme;
 use cleave_numerics::DType;
+use half::f16;
 
 /// An extremum so many times as far from zero as nearly all values is an outlier.
 const OUTLIER: f32 = 8.0;
@@ -20,19 +22,21 @@ pub(crate) fn notes(p: &Prepared, stats: &Statistics, observed: &[Observed], s: 
         notes.push(format!("{} of {all} calibration samples were left out for NaN or infinities", stats.skipped));
     }
     notes.extend(wide(p, s));
-    for ((group, o), q) in p.groups.iter().zip(observed).zip(&s.qparams) {
+    notes.extend(overflow_note(p, stats));
+    for (id, ((group, o), q)) in p.groups.iter().zip(observed).zip(&s.qparams).enumerate() {
         let spec = &p.specs[group.spec];
         let Some(name) = o.values.first().filter(|_| spec.watched()) else { continue };
         let Some((min, max)) = o.observer.extrema() else { continue };
         if o.left_out > 0 {
             notes.push(format!("{name}: {} values that are NaN or infinite were left out of its range", o.left_out));
         }
-        if q.is_none() {
+        if spec.scheme == Scheme::Cast {
+            notes.extend(settle::cast(p, id, min, max).err().map(|why| format!("{name} {why}: left in f32")));
+        } else if q.is_none() {
             if min == 0.0 && max == 0.0 {
                 notes.push(format!("{name} is always 0 in calibration: a dead tensor, left float"));
             } else {
-                let why = if spec.observed() { "a mask" } else { "more than f16 holds" };
-                notes.push(format!("{name} spans [{min}, {max}]: {why}, left float"));
+                notes.push(format!("{name} spans [{min}, {max}]: a mask, left float"));
             }
         } else if min == max && spec.observed() {
             notes.push(format!("{name} is always {min} in calibration: a constant"));
@@ -48,6 +52,21 @@ pub(crate) fn notes(p: &Prepared, stats: &Statistics, observed: &[Observed], s: 
         }
     }
     notes
+}
+
+/// Values that a runtime which computes in half could not hold.
+fn overflow_note(p: &Prepared, stats: &Statistics) -> Option<String> {
+    let all = overflows(p, stats);
+    let each: Vec<String> = all.iter().map(|o| format!("{} ({}) reaches {}", o.node, o.op, o.reach)).collect();
+    (!each.is_empty()).then(|| {
+        format!(
+            "overflow: in calibration {} results exceed {}, the most that f16 holds; they are computed in f32 here, but \
+             would overflow in a runtime that computes in f16: {}",
+            each.len(),
+            f16::MAX,
+            each.join(", ")
+        )
+    })
 }
 
 /// Units of 16-bit levels, for which the CPU backend has no integer kernels.

@@ -4,17 +4,18 @@ use crate::annotate::Annotator;
 use crate::error::{QuantizeError, Result};
 use crate::file;
 use crate::select::Selector;
-use crate::spec::{ObserverKind, Spec, SpecId};
+use crate::spec::{ObserverKind, Scheme, Spec, SpecId};
 use cleave_ir::{Class, Graph};
 use cleave_rewrite::Pattern;
 use indexmap::IndexMap;
 use std::path::Path;
 
 /// The quantizers that are part of the program, by name, with their files' text.
-pub const BUILT_IN: [(&str, &str); 7] = [
+pub const BUILT_IN: [(&str, &str); 8] = [
     ("arm", include_str!("../../../patterns/arm.toml")),
     ("cpu", include_str!("../../../patterns/cpu.toml")),
     ("dynamic", include_str!("../../../patterns/dynamic.toml")),
+    ("fp16", include_str!("../../../patterns/fp16.toml")),
     ("onnx", include_str!("../../../patterns/onnx.toml")),
     ("openvino", include_str!("../../../patterns/openvino.toml")),
     ("x86", include_str!("../../../patterns/x86.toml")),
@@ -122,6 +123,12 @@ pub trait Quantizer {
 
     /// The specs that its units refer to.
     fn specs(&self) -> &[Spec];
+
+    /// Whether it changes how values are stored and nothing else: what it takes is still computed in float, so that
+    /// behind other quantizers it also takes what their patterns leave in float, and the arithmetic is theirs.
+    fn only_casts(&self) -> bool {
+        self.specs().iter().all(|s| s.scheme == Scheme::Cast)
+    }
 
     /// Patterns whose nodes are to be left as they are by what prepares a graph for annotation: a factor behind a
     /// convolution is folded into its weight, unless a pattern names it.

@@ -76,8 +76,7 @@ fn judge(p: &Prepared, observed: &[Observed], masked: &[bool], id: GroupId) -> R
     }
     let (min, max) = observer.extrema().ok_or_else(|| format!("{name} was never observed"))?;
     if spec.scheme == Scheme::Cast {
-        return fits(spec.range.dtype, min, max)
-            .map_err(|far| format!("{name} reaches {far}, which f16 does not hold"));
+        return cast(p, id, min, max).map_err(|why| format!("{name} {why}"));
     }
     if min == 0.0 && max == 0.0 {
         return Err(format!("dead tensor: {name} is always 0 in calibration"));
@@ -96,10 +95,32 @@ fn judge(p: &Prepared, observed: &[Observed], masked: &[bool], id: GroupId) -> R
 /// What stands for the qparams of values that are cast.
 const CAST: QParams = QParams { scale: 1.0, zero_point: 0 };
 
-/// Whether a range is one of finite numbers of a type; else what is not.
-fn fits(dtype: DType, min: f32, max: f32) -> Result<QParams, f32> {
+/// The share of a constant's values, but for zeros, that may be less than f16 holds at its full precision.
+const SMALL: f32 = 0.25;
+
+/// Whether a group's values may be cast, of the range that was seen; else why not.
+pub(crate) fn cast(p: &Prepared, id: GroupId, min: f32, max: f32) -> Result<QParams, String> {
+    let group = &p.groups[id];
+    if p.specs[group.spec].range.dtype != DType::F16 {
+        return Ok(CAST);
+    }
     let far = if -min > max { min } else { max };
-    if dtype == DType::F16 && !f16::from_f32(far).is_finite() { Err(far) } else { Ok(CAST) }
+    if !f16::from_f32(far).is_finite() {
+        return Err(format!("reaches {far}, which f16 does not hold"));
+    }
+    for t in group.values.iter().filter_map(|v| p.graph.constant(*v)) {
+        let least = f16::MIN_POSITIVE.to_f32();
+        let (mut all, mut small) = (0u32, 0u32);
+        for v in t.to_f32().iter().filter(|v| **v != 0.0) {
+            all += 1;
+            small += u32::from(v.abs() < least);
+        }
+        if small as f32 > SMALL * all as f32 {
+            let share = 100.0 * small as f32 / all as f32;
+            return Err(format!("has {share:.0} % of its values below {least:.1e}, where f16 loses digits or all"));
+        }
+    }
+    Ok(CAST)
 }
 
 /// Drops units that follow others whose inputs no longer come from quantized units.

@@ -146,3 +146,67 @@ fn what_means_nothing_is_an_error() {
         assert!(said.contains(why), "{dtype} {rest}: {said}");
     }
 }
+
+/// A graph with its weights filled in, converted by quantizers without data.
+fn converted_by(quantizers: &str, src: &str) -> Converted {
+    let mut g = text::parse(src).unwrap();
+    let wanted: Vec<_> = g
+        .nodes()
+        .filter(|(id, n)| n.op().is_none() && !n.target.is_empty() && g.tensor_meta(*id).is_ok())
+        .map(|(id, n)| (n.target.clone(), g.tensor_meta(id).unwrap().shape.clone()))
+        .filter(|(_, s)| s.iter().all(|d| d.as_const().is_some()))
+        .collect();
+    for (name, shape) in wanted {
+        let shape: Vec<usize> = shape.iter().map(|d| usize::try_from(d.as_const().unwrap()).unwrap()).collect();
+        let n = shape.iter().product::<usize>();
+        g.constants.insert(name, Tensor::new(&shape, (0..n).map(|i| (i % 13) as f32 / 7.0 - 0.9).collect()));
+    }
+    let q = cleave_quantize::load(quantizers).unwrap();
+    let p = prepare(&g, &annotate(&g, q.as_ref(), &Selection::default()).unwrap()).unwrap();
+    let c = convert(&p, &Statistics::new(&p)).unwrap();
+    verify::verify(&c.graph, Levels::ALL).unwrap();
+    c
+}
+
+#[test]
+fn casts_take_what_patterns_before_them_leave_in_float() {
+    let src = "graph(%x: f32[N, 8, 9, 9]) {
+  %w = param \"w\": f32[16, 8, 3, 3]
+  %d = param \"d\": f32[16, 1, 3, 3]
+  %conv = aten.conv2d(%x, %w): f32[N, 16, 7, 7]
+  %depthwise = aten.conv2d(%conv, %d, none, [1, 1], [1, 1], [1, 1], 16): f32[N, 16, 7, 7]
+  %relu = aten.relu(%depthwise): f32[N, 16, 7, 7]
+  return %relu
+}";
+    let c = converted_by("dynamic,fp16", src);
+    let row = |name: &str| {
+        let r = c.plan.row(name).unwrap();
+        (r.status, r.pattern.clone().unwrap_or_default(), r.reason.clone().unwrap_or_default())
+    };
+    assert_eq!(row("conv"), (Status::Quantized, "dynamic:conv".into(), String::new()));
+    assert_eq!(row("depthwise"), (Status::Quantized, "fp16:conv".into(), String::new()));
+    assert_eq!(row("relu").0, Status::Float);
+    assert_eq!(c.plan.notes, [""; 0], "no conflicts where one takes what is left");
+    let types: Vec<_> = c.graph.constants.iter().map(|(n, t)| (n.as_str(), t.dtype())).collect();
+    assert!(types.contains(&("w_q", DType::I8)) && types.contains(&("d_f16", DType::F16)), "{types:?}");
+    // The arithmetic is that of the integers, whatever stands beside them.
+    for other in ["cpu,fp16", "x86,fp16"] {
+        assert!(cleave_quantize::load(other).is_ok(), "{other}");
+    }
+    let q = cleave_quantize::load("fp16,cpu").unwrap();
+    assert!(q.divides() && q.equalizes() && !q.only_casts());
+}
+
+#[test]
+fn weights_that_two_layers_share_are_stored_once() {
+    let src = "graph(%i: i64[N]) {
+  %t = param \"t\": f32[6, 4]
+  %u = param \"t\": f32[6, 4]
+  %e = aten.embedding(%t, %i): f32[N, 4]
+  %y = aten.linear(%e, %u): f32[N, 6]
+  return %y
+}";
+    let c = converted_by("fp16", src);
+    let types: Vec<_> = c.graph.constants.iter().map(|(n, t)| (n.as_str(), t.dtype())).collect();
+    assert_eq!(types, [("t_f16", DType::F16)], "{}", c.graph);
+}

@@ -3,7 +3,7 @@
 use super::out::Out;
 use super::{Choice, RunArgs, data};
 use crate::error::{Error, Result};
-use crate::model::is_quantized;
+use crate::model::{is_clv, is_quantized};
 use crate::pipeline::read_plan;
 use crate::stage::Model;
 use crate::table::Table;
@@ -31,8 +31,14 @@ pub struct Args {
 
 pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     let model = a.choice.of(Model::read(&a.model)?);
-    let (mut plan, g) = if is_quantized(model.export()) {
-        if a.choice.is_given() {
+    let given = a.choice.is_given();
+    // Weights stored as f16 do not make a graph quantized; the file tells how it was made.
+    let carried = if is_clv(&a.model) && !given { read_plan(&a.model).ok() } else { None };
+    let made = carried.is_some() || is_quantized(model.export());
+    let (mut plan, g) = if let Some(plan) = carried {
+        (plan, model.export().clone())
+    } else if made {
+        if given {
             let why = "the model is quantized already; --quantizer, --float and --only are for float models";
             return Err(Error::other(format!("{}: {why}", a.model.display())));
         }
@@ -48,8 +54,8 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
         cleave_runtime::Plan::default()
     });
     let kernel = |r: &PlanRow| {
-        let quantized = r.status != Status::Quantized || is_quantized(&g);
-        kernels.nodes.get(&r.node).filter(|_| quantized).cloned()
+        let known = r.status != Status::Quantized || made;
+        kernels.nodes.get(&r.node).filter(|_| known).cloned()
     };
     let rows: Vec<&PlanRow> = match &a.node {
         None => plan.rows.iter().collect(),

@@ -13,7 +13,7 @@ use crate::report::Report;
 use crate::sensitivity::{Remedy, Sensitivity, remedy, sensitivity};
 use crate::table::Table;
 use cleave_ir::Graph;
-use cleave_quantize::{NonFinite, ObserverKind, Statistics, Status};
+use cleave_quantize::{NonFinite, ObserverKind, PlanRow, Statistics, Status, overflows};
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -42,6 +42,10 @@ pub struct Args {
     /// Fix the sizes of symbolic dimensions, as N=1, in what is written: runtimes that plan memory ahead ask for it.
     #[arg(long, value_name = "SYMBOL=SIZE")]
     bind: Vec<String>,
+    /// What becomes of the model: int8 quantizes it; fp16 stores its weights as half-precision numbers for arithmetic in
+    /// f32, and tells which results in --calib exceed f16; int8,fp16 does the one, then the other with what stays float.
+    #[arg(long, value_enum, value_name = "TYPE", value_delimiter = ',', default_value = "int8")]
+    dtype: Vec<Dtype>,
     #[command(flatten)]
     choice: Choice,
     /// The observer of activations in place of the quantizer's own: histogram, minmax, percentile:99.9, entropy, mse, …
@@ -96,6 +100,38 @@ impl From<OnNan> for NonFinite {
     }
 }
 
+/// What weights become.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dtype {
+    Int8,
+    Fp16,
+}
+
+/// The quantizer that stores weights as f16.
+const HALVES: &str = "fp16";
+
+impl Args {
+    /// The quantizers that the types ask for.
+    fn quantizer(&self, format: Format) -> Result<String> {
+        let usage = |why: &str| Err(Error::Usage(format!("--dtype fp16: {why}")));
+        let named = self.choice.quantizer(format.quantizer());
+        match self.dtype.as_slice() {
+            [Dtype::Int8] => Ok(named),
+            [Dtype::Fp16] if !self.choice.quantizer.is_empty() => usage(&format!(
+                "nothing is quantized, so that --quantizer {named} has no use; --dtype int8,fp16 quantizes by it and \
+                 stores as f16 what stays in float"
+            )),
+            [Dtype::Fp16] if self.observer.is_some() => usage("no range is looked for, so that --observer has no use"),
+            [Dtype::Fp16] if self.sensitivity => {
+                usage("no unit is quantized, so that --sensitivity has nothing to tell; --dtype int8,fp16 has")
+            }
+            [Dtype::Fp16] => Ok(HALVES.into()),
+            [Dtype::Int8, Dtype::Fp16] | [Dtype::Fp16, Dtype::Int8] => Ok(format!("{named},{HALVES}")),
+            _ => Err(Error::Usage("--dtype: a type stands twice; expected int8, fp16 or int8,fp16".into())),
+        }
+    }
+}
+
 pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     let start = Instant::now();
     let format = Format::of(&a.output)?;
@@ -118,7 +154,7 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
         _ => None,
     };
     let settings = Settings {
-        quantizer: a.choice.quantizer(format.quantizer()),
+        quantizer: a.quantizer(format)?,
         observer: a.observer,
         float: a.choice.float.clone(),
         only: a.choice.only.clone(),
@@ -245,20 +281,32 @@ fn report(
     let plan = &q.converted.plan;
     let (all, quantized) = plan_counts(plan);
     let floats: Vec<_> = plan.rows.iter().filter(|r| r.status == Status::Float).collect();
+    // Ops without weights are none of its business.
+    let halves = plan.quantizer == HALVES;
+    let remarkable = |r: &PlanRow| {
+        let excluded = r.reason.as_ref().is_some_and(|why| why.starts_with("excluded"));
+        excluded || r.unit.is_some() || !r.near_misses.is_empty()
+    };
+    let told: Vec<_> = floats.iter().filter(|r| !halves || remarkable(r)).collect();
+    let (taken, what) = match halves {
+        true => (plan.count(Status::Quantized), "with weights stored as f16"),
+        false => (quantized, "quantized"),
+    };
     out.say(format!(
-        "{quantized} of {all} compute nodes quantized by '{}'{}",
+        "{taken} of {all} compute nodes {what} by '{}'{}",
         plan.quantizer,
-        if floats.is_empty() { "" } else { "; left in float:" }
+        if told.is_empty() { "" } else { "; left in float:" }
     ));
-    if !floats.is_empty() {
+    if !told.is_empty() {
         let mut t = Table::new(&["node", "op", "why"]);
-        for r in &floats {
+        for r in told {
             t.row([r.node.as_str(), r.op.as_str(), r.reason.as_deref().unwrap_or(status(r.status))]);
         }
         out.say(t.to_string());
     }
     for n in &plan.notes {
-        out.say(format!("note: {n}"));
+        let kind = if n.starts_with("overflow: ") { "warning" } else { "note" };
+        out.say(format!("{kind}: {n}"));
     }
     let mut t = Table::new(&["value", ">SQNR", ">cosine", ">max |a-b|"]);
     let cells = |s: &Similarity| [decibels(s.sqnr_db), format!("{:.6}", s.cosine), format!("{:.4e}", s.max_abs)];
@@ -268,9 +316,10 @@ fn report(
     for (name, s) in q.check.worst.iter().take(5) {
         t.row([format!("worst: {name}")].into_iter().chain(cells(s)));
     }
+    let types = if halves { "fp16" } else { "int8" };
     match q.check.samples {
-        0 => out.say("not checked: float and int8 are compared where there is data (--calib)"),
-        n => out.say(format!("float beside int8 on {n} calibration samples:\n{t}")),
+        0 => out.say(format!("not checked: float and {types} are compared where there is data (--calib)")),
+        n => out.say(format!("float beside {types} on {n} calibration samples:\n{t}")),
     }
     if !judged.ranking.is_empty() {
         let mut t = Table::new(&["unit quantized alone", "pattern", ">SQNR"]);
@@ -299,6 +348,7 @@ fn report(
         "output": if bad { None } else { Some(&a.output) }, "bytes_in": size(&a.model),
         "bytes_out": if bad { None } else { Some(size(&a.output)) },
         "plan": {"compute_nodes": all, "quantized": quantized, "float": float, "notes": plan.notes},
+        "overflow": overflows(&q.prepared, q.used_statistics()),
         "check": {"samples": q.check.samples, "outputs": figures(&q.check.outputs), "worst": figures(worst), "gains": q.check.gains},
         "sensitivity": judged.ranking, "remedy": judged.remedy, "report": a.report,
         "seconds": seconds, "peak_rss_mib": peak_rss_mib(),

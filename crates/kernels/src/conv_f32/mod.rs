@@ -13,11 +13,12 @@ mod tests;
 
 pub use transposed::{ConvTransposeF32, TransposeShape};
 
-use crate::gemm_f32::{Driver, Finish, packed_groups};
+use crate::gemm_f32::{Driver, Element, Finish, Packed};
 use crate::pointwise::{Program, Sink, TileInput, TileOutput};
-use crate::{AlignedVec, ConvShape, Isa, KernelError, SharedMut, ThreadPool};
+use crate::{ConvShape, Isa, KernelError, SharedMut, ThreadPool};
 use depthwise::{Depthwise, MAX_TAPS, Weights};
 use geometry::{Geometry, Placement, Windows};
+use half::f16;
 use std::sync::Arc;
 
 /// What becomes of a convolution's results.
@@ -77,7 +78,7 @@ impl EpilogueF32 {
 /// Packed weights of either kind.
 #[derive(Clone)]
 enum Kind {
-    Dense(AlignedVec<f32>),
+    Dense(Packed),
     Depthwise(Weights),
 }
 
@@ -108,6 +109,31 @@ impl ConvF32 {
         bias: Option<&[f32]>,
         epilogue: EpilogueF32,
     ) -> Result<ConvF32, KernelError> {
+        ConvF32::pack(isa, shape, weights, bias, epilogue)
+    }
+
+    /// [`ConvF32::new`] with weights that stay halves in memory: the bits are those of the floats that they widen to.
+    /// The few of a depthwise convolution are widened.
+    ///
+    /// # Errors
+    /// As [`ConvF32::new`].
+    pub fn with_halves(
+        isa: Isa,
+        shape: &ConvShape,
+        weights: &[f16],
+        bias: Option<&[f32]>,
+        epilogue: EpilogueF32,
+    ) -> Result<ConvF32, KernelError> {
+        ConvF32::pack(isa, shape, weights, bias, epilogue)
+    }
+
+    fn pack<E: Element>(
+        isa: Isa,
+        shape: &ConvShape,
+        weights: &[E],
+        bias: Option<&[f32]>,
+        epilogue: EpilogueF32,
+    ) -> Result<ConvF32, KernelError> {
         shape.check()?;
         KernelError::exactly("convolution weights", shape.weight_len(), weights.len())?;
         if let Some(bias) = bias {
@@ -115,11 +141,12 @@ impl ConvF32 {
         }
         let taps = shape.kh * shape.kw;
         let kind = if shape.is_depthwise() && taps <= MAX_TAPS {
-            Kind::Depthwise(Weights::new(shape.c_out, taps, weights, bias))
+            let mut room = vec![0.0; weights.len()];
+            Kind::Depthwise(Weights::new(shape.c_out, taps, E::widen(weights, &mut room), bias))
         } else {
             let k = taps * (shape.c_in / shape.groups);
             let at = |channel: usize, k_index: usize| weights[channel * k + k_index];
-            Kind::Dense(packed_groups(isa, shape.groups, k, shape.c_out / shape.groups, bias, at))
+            Kind::Dense(Packed::new(isa, [shape.groups, k, shape.c_out / shape.groups], bias, at))
         };
         Ok(ConvF32 { isa, shape: *shape, kind: Arc::new(kind), epilogue })
     }
@@ -150,11 +177,11 @@ impl ConvF32 {
         &self.shape
     }
 
-    /// `conv2d_f32_14x32_avx512`, say.
+    /// `conv2d_f32_14x32_avx512`, say, or `conv2d_f32f16_14x32_avx512` where the weights are halves.
     pub fn kernel_name(&self) -> String {
         let tile = crate::gemm_f32::kernel(self.isa).name;
-        match *self.kind {
-            Kind::Dense(_) => format!("conv2d_f32_{tile}"),
+        match &*self.kind {
+            Kind::Dense(packed) => format!("conv2d_f32{}_{tile}", packed.suffix()),
             Kind::Depthwise(_) => format!("dwconv2d_f32_{}", self.isa.level().name()),
         }
     }
@@ -201,16 +228,11 @@ impl ConvF32 {
             Kind::Depthwise(weights) => {
                 Depthwise { isa: self.isa, geometry, place, weights, x, finish }.run(pool, scratch)
             }
-            Kind::Dense(packed) => Driver {
-                isa: self.isa,
-                m: geometry.pixels(),
-                packed,
-                k: s.kh * s.kw * (s.c_in / s.groups),
-                n: s.c_out / s.groups,
-                groups: s.groups,
-                finish,
+            Kind::Dense(packed) => {
+                let (k, n) = (s.kh * s.kw * (s.c_in / s.groups), s.c_out / s.groups);
+                let product = Driver { isa: self.isa, m: geometry.pixels(), k, n, groups: s.groups, finish };
+                packed.run(&product, pool, &Windows { x, geometry, place }, scratch)
             }
-            .run(pool, &Windows { x, geometry, place }, scratch),
         }
     }
 }

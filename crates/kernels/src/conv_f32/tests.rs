@@ -195,3 +195,87 @@ fn bad_operands_are_refused() -> Result<(), KernelError> {
     assert!(conv.run(&pool, &values(s.in_len(), 1), &mut y, &mut scratch[..64]).is_err());
     Ok(())
 }
+
+/// Halves of every kind: normal, subnormal, zeros of both signs, the greatest.
+fn halves(n: usize, seed: u32) -> Vec<f16> {
+    let special = [f16::MAX, f16::MIN, f16::MIN_POSITIVE, f16::from_bits(1), f16::from_bits(0x83ff), f16::NEG_ZERO];
+    let of = |(i, v): (usize, f32)| if i % 23 == 7 { special[i % special.len()] } else { f16::from_f32(v) };
+    values(n, seed).into_iter().enumerate().map(of).collect()
+}
+
+fn bits(y: &[f32]) -> Vec<u32> {
+    y.iter().map(|v| v.to_bits()).collect()
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn weights_of_halves_give_the_bits_of_the_floats_that_they_widen_to(
+        (n, h, w) in (1usize..3, 1usize..9, 1usize..9),
+        (kh, kw, stride) in (1usize..4, 1usize..4, 1usize..3),
+        (c_in, c_out, groups) in (1usize..40, 1usize..80, 1usize..3),
+        depthwise in proptest::bool::weighted(0.2),
+        threads in 1usize..3,
+        seed in 0u32..1000,
+    ) {
+        let (c_in, c_out, groups) = if depthwise { (c_in, c_in, c_in) } else { (c_in * groups, c_out * groups, groups) };
+        let (stride, pad) = ([stride, 3 - stride], [kh / 2, kw / 2, kh, kw]);
+        let s = ConvShape { n, h, w, c_in, c_out, kh, kw, stride, pad, dilation: [1, 1], groups };
+        let (x, w, b) = (values(s.in_len(), seed), halves(s.weight_len(), seed + 1), values(c_out, seed + 2));
+        let wide: Vec<f32> = w.iter().map(|v| v.to_f32()).collect();
+        let pool = ThreadPool::new(threads);
+        let mut all = vec![];
+        for isa in Isa::all() {
+            let floats = ConvF32::new(isa, &s, &wide, Some(&b), EpilogueF32::NONE)?;
+            let half = ConvF32::with_halves(isa, &s, &w, Some(&b), EpilogueF32::NONE)?;
+            for conv in [floats, half] {
+                let (mut y, mut scratch) = (vec![f32::NAN; s.out_len()], vec![0; conv.scratch_bytes(threads)]);
+                conv.run(&pool, &x, &mut y, &mut scratch)?;
+                all.push((conv.kernel_name(), bits(&y)));
+            }
+        }
+        for (name, y) in &all {
+            proptest::prop_assert!(*y == all[0].1, "{} beside {} on {:?}", name, all[0].0, s);
+        }
+    }
+
+    #[test]
+    fn linear_layers_of_halves_too(
+        (rows, k, n) in (1usize..31, 1usize..600, 1usize..140),
+        threads in 1usize..3,
+        seed in 0u32..1000,
+    ) {
+        let s = ConvShape::linear(rows, k, n);
+        let (x, w) = (values(s.in_len(), seed), halves(s.weight_len(), seed + 1));
+        let wide: Vec<f32> = w.iter().map(|v| v.to_f32()).collect();
+        let want = reference(&s, &x, &wide, &vec![0.0; n], f32::NEG_INFINITY, f32::INFINITY);
+        for isa in Isa::all() {
+            let conv = ConvF32::with_halves(isa, &s, &w, None, EpilogueF32::NONE)?;
+            let (mut y, mut scratch) = (vec![f32::NAN; s.out_len()], vec![0; conv.scratch_bytes(threads)]);
+            conv.run(&ThreadPool::new(threads), &x, &mut y, &mut scratch)?;
+            proptest::prop_assert_eq!(&y, &want, "{}", conv.kernel_name());
+        }
+    }
+}
+
+#[test]
+fn transposed_convolutions_take_halves_and_say_so() -> Result<(), KernelError> {
+    let conv = ConvShape { c_in: 10, c_out: 24, groups: 2, stride: [2, 2], ..shapes()[0] };
+    let t = TransposeShape { conv, output_padding: [1, 0] };
+    let (x, w, b) = (values(conv.in_len(), 1), halves(conv.weight_len(), 2), values(conv.c_out, 3));
+    let wide: Vec<f32> = w.iter().map(|v| v.to_f32()).collect();
+    for isa in Isa::all() {
+        let floats = ConvTransposeF32::new(isa, &t, &wide, Some(&b), EpilogueF32::RELU)?;
+        let half = ConvTransposeF32::with_halves(isa, &t, &w, Some(&b), EpilogueF32::RELU)?;
+        assert_eq!(half.kernel_name(), floats.kernel_name().replace("_f32_", "_f32f16_"));
+        let [oh, ow] = t.out_size();
+        let ys = [floats, half].map(|run| {
+            let (mut y, mut scratch) = (vec![f32::NAN; conv.n * oh * ow * conv.c_out], vec![0; run.scratch_bytes(2)]);
+            run.run(&ThreadPool::new(2), &x, &mut y, &mut scratch).map(|()| bits(&y))
+        });
+        let [a, b] = ys;
+        assert_eq!(a?, b?, "{isa:?}");
+    }
+    Ok(())
+}

@@ -3,9 +3,10 @@
 
 use super::EpilogueF32;
 use super::geometry::{Geometry, Placement, Windows};
-use crate::gemm_f32::{Driver, Finish, packed_groups};
+use crate::gemm_f32::{Driver, Element, Finish, Packed};
 use crate::pointwise::{Sink, TileOutput};
-use crate::{AlignedVec, ConvShape, Isa, KernelError, SharedMut, ThreadPool};
+use crate::{ConvShape, Isa, KernelError, SharedMut, ThreadPool};
+use half::f16;
 use std::sync::Arc;
 
 /// A transposed convolution: `x [n, h, w, c_in]`, weights `[c_out, kh, kw, c_in / groups]`.
@@ -46,7 +47,7 @@ pub struct ConvTransposeF32 {
 struct Phase {
     residue: [usize; 2],
     axes: [Axis; 2],
-    packed: AlignedVec<f32>,
+    packed: Packed,
 }
 
 /// The taps of one axis that reach a residue, by rising input position.
@@ -81,6 +82,30 @@ impl ConvTransposeF32 {
         bias: Option<&[f32]>,
         epilogue: EpilogueF32,
     ) -> Result<ConvTransposeF32, KernelError> {
+        ConvTransposeF32::pack(isa, shape, weights, bias, epilogue)
+    }
+
+    /// [`ConvTransposeF32::new`] with weights that stay halves in memory.
+    ///
+    /// # Errors
+    /// As [`ConvTransposeF32::new`].
+    pub fn with_halves(
+        isa: Isa,
+        shape: &TransposeShape,
+        weights: &[f16],
+        bias: Option<&[f32]>,
+        epilogue: EpilogueF32,
+    ) -> Result<ConvTransposeF32, KernelError> {
+        ConvTransposeF32::pack(isa, shape, weights, bias, epilogue)
+    }
+
+    fn pack<E: Element>(
+        isa: Isa,
+        shape: &TransposeShape,
+        weights: &[E],
+        bias: Option<&[f32]>,
+        epilogue: EpilogueF32,
+    ) -> Result<ConvTransposeF32, KernelError> {
         let c = &shape.conv;
         c.check()?;
         KernelError::exactly("transposed convolution weights", c.weight_len(), weights.len())?;
@@ -101,7 +126,7 @@ impl ConvTransposeF32 {
                     let (ky, kx) = (y.taps[i / each / x.taps.len()], x.taps[i / each % x.taps.len()]);
                     weights[((channel * c.kh + ky) * c.kw + kx) * each + i % each]
                 };
-                let packed = packed_groups(isa, c.groups, k, c.c_out / c.groups, bias, at);
+                let packed = Packed::new(isa, [c.groups, k, c.c_out / c.groups], bias, at);
                 phases.push(Phase { residue: [ry, rx], axes: [y, x], packed });
             }
         }
@@ -121,7 +146,8 @@ impl ConvTransposeF32 {
 
     /// `conv_transpose2d_f32_14x32_avx512`, say.
     pub fn kernel_name(&self) -> String {
-        format!("conv_transpose2d_f32_{}", crate::gemm_f32::kernel(self.isa).name)
+        let suffix = self.phases.first().map_or("", |p| p.packed.suffix());
+        format!("conv_transpose2d_f32{suffix}_{}", crate::gemm_f32::kernel(self.isa).name)
     }
 
     /// Bytes of scratch for a pool of `threads`.
@@ -187,9 +213,8 @@ impl ConvTransposeF32 {
                 pixel: sx * stride,
             };
             let (k, n) = (self.depth(phase), c.c_out / c.groups);
-            let driver =
-                Driver { isa: self.isa, m: geometry.pixels(), packed: &phase.packed, k, n, groups: c.groups, finish };
-            driver.run(pool, &Windows { x, geometry, place }, scratch)?;
+            let product = Driver { isa: self.isa, m: geometry.pixels(), k, n, groups: c.groups, finish };
+            phase.packed.run(&product, pool, &Windows { x, geometry, place }, scratch)?;
         }
         Ok(())
     }

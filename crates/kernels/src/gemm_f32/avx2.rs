@@ -2,21 +2,51 @@
 #![allow(unsafe_code, reason = "AVX2 loads and stores through pointers")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
-use super::{KB, Kernel, LDA, Task};
+use super::{Element, KB, Kernel, LDA, Task};
+use half::f16;
 use std::arch::x86_64::*;
 
 const MR: usize = 6;
 
-/// Obtained by holding the token of the level only (see `kernel`).
-pub(super) const KERNEL: Kernel = Kernel { mr: MR, nr: 16, run, name: "6x16_avx2" };
+/// Obtained by holding the token of the level only (see `Element::kernel`).
+pub(super) fn kernel<E: Load>() -> Kernel<E> {
+    Kernel { mr: MR, nr: 16, run: run::<E>, name: "6x16_avx2" }
+}
 
-fn run(t: &Task<'_>) {
+/// Elements that fill a register of 8 floats.
+pub(super) trait Load: Element {
+    /// 8 elements as floats.
+    ///
+    /// # Safety
+    /// The machine has the instructions, and 8 elements lie at `from`.
+    unsafe fn load(from: *const Self) -> __m256;
+}
+
+impl Load for f32 {
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn load(from: *const f32) -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_loadu_ps(from) }
+    }
+}
+
+impl Load for f16 {
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn load(from: *const f16) -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(from.cast())) }
+    }
+}
+
+fn run<E: Load>(t: &Task<'_, E>) {
     t.check(MR);
     macro_rules! rows {
         ($($n:literal)*) => {
             match (t.rows, t.width) {
                 // SAFETY: the kernel is chosen by the token of its level; `check` has bounded every pointer.
-                $(($n, 16) => unsafe { tile::<$n, 2>(t) }, ($n, 8) => unsafe { tile::<$n, 1>(t) },)*
+                $(($n, 16) => unsafe { tile::<E, $n, 2>(t) }, ($n, 8) => unsafe { tile::<E, $n, 1>(t) },)*
                 (rows, width) => unreachable!("invariant: a tile of 1 to 6 rows, 8 or 16 wide, not {rows}×{width}"),
             }
         };
@@ -24,24 +54,23 @@ fn run(t: &Task<'_>) {
     rows!(1 2 3 4 5 6);
 }
 
-#[target_feature(enable = "avx2,fma")]
-unsafe fn tile<const R: usize, const V: usize>(t: &Task<'_>) {
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn tile<E: Load, const R: usize, const V: usize>(t: &Task<'_, E>) {
     let mut acc = [[_mm256_setzero_ps(); V]; R];
     let mut b = t.b.as_ptr();
-    // SAFETY: `b` holds `width = 8 V` biases and `k` rows of as many; `a` holds blocks of 6 rows of LDA.
+    // SAFETY: `bias` holds `width = 8 V` floats and `b` `k` rows of as many; `a` holds blocks of 6 rows of LDA.
     unsafe {
         for r in 0..R {
             for v in 0..V {
-                acc[r][v] = _mm256_loadu_ps(b.add(v * 8));
+                acc[r][v] = _mm256_loadu_ps(t.bias.as_ptr().add(v * 8));
             }
         }
-        b = b.add(8 * V);
         for start in (0..t.k).step_by(KB) {
             let a = t.a.as_ptr().add(start / KB * MR * LDA);
             for k in 0..KB.min(t.k - start) {
                 let mut bs = [_mm256_setzero_ps(); V];
                 for v in 0..V {
-                    bs[v] = _mm256_loadu_ps(b.add(v * 8));
+                    bs[v] = E::load(b.add(v * 8));
                 }
                 b = b.add(8 * V);
                 for r in 0..R {

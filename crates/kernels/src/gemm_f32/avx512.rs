@@ -4,21 +4,51 @@
 #![allow(unsafe_code, reason = "AVX-512 loads and stores through pointers")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
-use super::{KB, Kernel, LDA, Task};
+use super::{Element, KB, Kernel, LDA, Task};
+use half::f16;
 use std::arch::x86_64::*;
 
 const MR: usize = 14;
 
-/// Obtained by holding the token of the level only (see `kernel`).
-pub(super) const KERNEL: Kernel = Kernel { mr: MR, nr: 32, run, name: "14x32_avx512" };
+/// Obtained by holding the token of the level only (see `Element::kernel`).
+pub(super) fn kernel<E: Load>() -> Kernel<E> {
+    Kernel { mr: MR, nr: 32, run: run::<E>, name: "14x32_avx512" }
+}
 
-fn run(t: &Task<'_>) {
+/// Elements that fill a register of 16 floats.
+pub(super) trait Load: Element {
+    /// 16 elements as floats.
+    ///
+    /// # Safety
+    /// The machine has the instructions, and 16 elements lie at `from`.
+    unsafe fn load(from: *const Self) -> __m512;
+}
+
+impl Load for f32 {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+    unsafe fn load(from: *const f32) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_loadu_ps(from) }
+    }
+}
+
+impl Load for f16 {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+    unsafe fn load(from: *const f16) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
+    }
+}
+
+fn run<E: Load>(t: &Task<'_, E>) {
     t.check(MR);
     macro_rules! rows {
         ($($n:literal)*) => {
             match (t.rows, t.width) {
                 // SAFETY: the kernel is chosen by the token of its level; `check` has bounded every pointer.
-                $(($n, 32) => unsafe { tile::<$n, 2>(t) }, ($n, 16) => unsafe { tile::<$n, 1>(t) },)*
+                $(($n, 32) => unsafe { tile::<E, $n, 2>(t) }, ($n, 16) => unsafe { tile::<E, $n, 1>(t) },)*
                 (rows, width) => unreachable!("invariant: a tile of 1 to 14 rows, 16 or 32 wide, not {rows}×{width}"),
             }
         };
@@ -27,23 +57,22 @@ fn run(t: &Task<'_>) {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-unsafe fn tile<const R: usize, const V: usize>(t: &Task<'_>) {
+unsafe fn tile<E: Load, const R: usize, const V: usize>(t: &Task<'_, E>) {
     let mut acc = [[_mm512_setzero_ps(); V]; R];
     let mut b = t.b.as_ptr();
-    // SAFETY: `b` holds `width = 16 V` biases and `k` rows of as many; `a` holds blocks of 14 rows of LDA.
+    // SAFETY: `bias` holds `width = 16 V` floats and `b` `k` rows of as many; `a` holds blocks of 14 rows of LDA.
     unsafe {
         for r in 0..R {
             for v in 0..V {
-                acc[r][v] = _mm512_loadu_ps(b.add(v * 16));
+                acc[r][v] = _mm512_loadu_ps(t.bias.as_ptr().add(v * 16));
             }
         }
-        b = b.add(16 * V);
         for start in (0..t.k).step_by(KB) {
             let a = t.a.as_ptr().add(start / KB * MR * LDA);
             for k in 0..KB.min(t.k - start) {
                 let mut bs = [_mm512_setzero_ps(); V];
                 for v in 0..V {
-                    bs[v] = _mm512_loadu_ps(b.add(v * 16));
+                    bs[v] = E::load(b.add(v * 16));
                 }
                 b = b.add(16 * V);
                 for r in 0..R {

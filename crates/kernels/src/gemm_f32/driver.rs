@@ -1,7 +1,7 @@
 //! The loops around the tiles: blocks of rows are gathered once, then every panel passes over them.
 
-use super::pack::width;
-use super::{KB, Kernel, LDA, Task, kernel};
+use super::pack::{columns, width};
+use super::{Element, KB, Kernel, LDA, Task, kernel};
 use crate::buffer::ALIGN;
 use crate::pointwise::{Program, Tile, TileInput, TileOutput};
 use crate::{Isa, KernelError, SharedMut, ThreadPool};
@@ -12,6 +12,8 @@ const BLOCK_BYTES: usize = 192 * 1024;
 const MAX_TILES: usize = 8;
 /// Most rows of a block.
 const MAX_ROWS: usize = 14 * MAX_TILES;
+/// As many zeros as the widest panel has columns.
+const NO_BIAS: [f32; 64] = [0.0; 64];
 /// Below this many multiply-adds a second thread does not pay.
 const SERIAL: usize = 100_000;
 
@@ -75,8 +77,6 @@ pub(crate) enum Finish<'a> {
 pub(crate) struct Driver<'a> {
     pub(crate) isa: Isa,
     pub(crate) m: usize,
-    /// One packed `[k, n]` after the other.
-    pub(crate) packed: &'a [f32],
     pub(crate) k: usize,
     pub(crate) n: usize,
     pub(crate) groups: usize,
@@ -84,17 +84,17 @@ pub(crate) struct Driver<'a> {
 }
 
 /// Tiles of a block: as many as the cache holds.
-fn block_tiles(kernel: &Kernel, k: usize) -> usize {
+fn block_tiles<E>(kernel: &Kernel<E>, k: usize) -> usize {
     (BLOCK_BYTES / (tile_len(kernel, k) * size_of::<f32>()).max(1)).clamp(1, MAX_TILES)
 }
 
 /// Elements of one gathered tile.
-fn tile_len(kernel: &Kernel, k: usize) -> usize {
+fn tile_len<E>(kernel: &Kernel<E>, k: usize) -> usize {
     k.div_ceil(KB) * kernel.mr * LDA
 }
 
 /// Elements of one thread's scratch: a block and a tile of results, in whole cache lines.
-fn thread_len(kernel: &Kernel, k: usize) -> usize {
+fn thread_len<E>(kernel: &Kernel<E>, k: usize) -> usize {
     (block_tiles(kernel, k) * tile_len(kernel, k) + kernel.mr * kernel.nr).next_multiple_of(ALIGN / 4)
 }
 
@@ -104,12 +104,19 @@ impl Driver<'_> {
         thread_len(&kernel(isa), k) * size_of::<f32>() * threads.max(1) + ALIGN
     }
 
-    /// Runs it.
+    /// Runs it: `packed` is one `[k, n]` after the other, with a bias for each of their columns, if any.
     ///
     /// # Errors
     /// Too little scratch.
-    pub(crate) fn run(&self, pool: &ThreadPool, rows: &dyn Rows, scratch: &mut [u8]) -> Result<(), KernelError> {
-        let kernel = kernel(self.isa);
+    pub(crate) fn run<E: Element>(
+        &self,
+        pool: &ThreadPool,
+        packed: &[E],
+        bias: Option<&[f32]>,
+        rows: &dyn Rows,
+        scratch: &mut [u8],
+    ) -> Result<(), KernelError> {
+        let kernel = E::kernel(self.isa);
         let each = thread_len(&kernel, self.k);
         let panels = self.n.div_ceil(kernel.nr) * self.groups;
         let tiles = self.m.div_ceil(kernel.mr);
@@ -122,43 +129,54 @@ impl Driver<'_> {
         let shared = SharedMut::new(scratch);
         pool.run(tasks, &|task| {
             let own = super::share::part(&shared, task * each..(task + 1) * each);
+            let product = Product { driver: self, kernel, packed, bias, rows };
             let part = |count: usize| task * count / tasks..(task + 1) * count / tasks;
             if by_rows {
                 let t = part(tiles);
-                self.run_part(&kernel, rows, t.start * kernel.mr..self.m.min(t.end * kernel.mr), 0..panels, own);
+                product.run(t.start * kernel.mr..self.m.min(t.end * kernel.mr), 0..panels, own);
             } else {
-                self.run_part(&kernel, rows, 0..self.m, part(panels), own);
+                product.run(0..self.m, part(panels), own);
             }
         });
         Ok(())
     }
+}
 
-    fn run_part(
-        &self,
-        kernel: &Kernel,
-        rows: &dyn Rows,
-        range: std::ops::Range<usize>,
-        panels: std::ops::Range<usize>,
-        scratch: &mut [f32],
-    ) {
-        let each = self.n.div_ceil(kernel.nr);
-        let tile_len = tile_len(kernel, self.k);
-        let block_rows = block_tiles(kernel, self.k) * kernel.mr;
-        let (block, results) = scratch.split_at_mut(block_tiles(kernel, self.k) * tile_len);
+/// A product with its operands.
+struct Product<'a, E: Element> {
+    driver: &'a Driver<'a>,
+    kernel: Kernel<E>,
+    packed: &'a [E],
+    bias: Option<&'a [f32]>,
+    rows: &'a dyn Rows,
+}
+
+impl<E: Element> Product<'_, E> {
+    /// The rows of a range over some of the panels.
+    fn run(&self, range: std::ops::Range<usize>, panels: std::ops::Range<usize>, scratch: &mut [f32]) {
+        let (&Driver { n, k, .. }, kernel) = (self.driver, &self.kernel);
+        let each = n.div_ceil(kernel.nr);
+        let tile_len = tile_len(kernel, k);
+        let block_rows = block_tiles(kernel, k) * kernel.mr;
+        let (block, results) = scratch.split_at_mut(block_tiles(kernel, k) * tile_len);
         for start in range.clone().step_by(block_rows) {
             let count = block_rows.min(range.end - start);
             let mut at = [0; MAX_ROWS];
-            at[..count].iter_mut().enumerate().for_each(|(r, at)| *at = rows.place(start + r));
+            at[..count].iter_mut().enumerate().for_each(|(r, at)| *at = self.rows.place(start + r));
             let mut panel = panels.start;
             while panel < panels.end {
                 let group = panel / each;
                 let end = panels.end.min((group + 1) * each);
                 for r in 0..count {
                     let blocks = &mut block[r / kernel.mr * tile_len..][..tile_len];
-                    rows.gather(group, start + r, &mut RowSink { blocks, mr: kernel.mr, row: r % kernel.mr, k: 0 });
+                    self.rows.gather(
+                        group,
+                        start + r,
+                        &mut RowSink { blocks, mr: kernel.mr, row: r % kernel.mr, k: 0 },
+                    );
                 }
                 for p in panel..end {
-                    self.run_panel(kernel, start, &at[..count], group, p - group * each, block, results);
+                    self.run_panel(start, &at[..count], group, p - group * each, block, results);
                 }
                 panel = end;
             }
@@ -166,29 +184,21 @@ impl Driver<'_> {
     }
 
     /// One panel over all tiles of a block.
-    #[allow(clippy::too_many_arguments, reason = "the indices of a loop nest")]
-    fn run_panel(
-        &self,
-        kernel: &Kernel,
-        start: usize,
-        at: &[usize],
-        group: usize,
-        panel: usize,
-        block: &[f32],
-        results: &mut [f32],
-    ) {
-        let tile_len = tile_len(kernel, self.k);
+    fn run_panel(&self, start: usize, at: &[usize], group: usize, panel: usize, block: &[f32], results: &mut [f32]) {
+        let (&Driver { isa, n, k, finish, .. }, kernel) = (self.driver, &self.kernel);
+        let tile_len = tile_len(kernel, k);
         let col = panel * kernel.nr;
-        let (width, cols) = (width(kernel, self.n, col), kernel.nr.min(self.n - col));
-        let group_len = super::pack::packed_len(kernel, self.k, self.n);
-        let b = &self.packed[group * group_len + (self.k + 1) * col..][..(self.k + 1) * width];
-        let channel = group * self.n + col;
+        let (width, cols) = (width(kernel, n, col), kernel.nr.min(n - col));
+        let first = group * columns(kernel, n) + col;
+        let b = &self.packed[first * k..][..k * width];
+        let bias = self.bias.map_or(&NO_BIAS[..width], |bias| &bias[first..][..width]);
+        let channel = group * n + col;
         for (t, at) in at.chunks(kernel.mr).enumerate() {
             let a = &block[t * tile_len..(t + 1) * tile_len];
             let mut places = [0; MAX_ROWS / MAX_TILES];
             let rows = at.len();
-            let task = |clamp, out, at| Task { rows, cols, width, k: self.k, a, b, clamp, out, at };
-            match self.finish {
+            let task = |clamp, out, at| Task { rows, cols, width, k, a, bias, b, clamp, out, at };
+            match finish {
                 Finish::Store { clamp, out } => {
                     places.iter_mut().zip(at).for_each(|(p, at)| *p = at + channel);
                     (kernel.run)(&task(clamp, out, &places[..rows]));
@@ -199,7 +209,7 @@ impl Driver<'_> {
                     (kernel.run)(&task(none, SharedMut::new(results), &places[..rows]));
                     let row0 = start + t * kernel.mr;
                     let tile = Tile { values: results, pitch: width, rows, cols, row0, col0: channel };
-                    super::share::run_epilogue(self.isa, program, &tile, inputs, outputs);
+                    super::share::run_epilogue(isa, program, &tile, inputs, outputs);
                 }
             }
         }

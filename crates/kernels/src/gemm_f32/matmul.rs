@@ -1,6 +1,6 @@
 //! Products of two activations: the right-hand side is packed as it comes.
 
-use super::pack::{pack_into, packed_len};
+use super::pack::{columns, pack_into};
 use super::{Driver, Finish, RowSink, Rows, kernel};
 use crate::buffer::{ALIGN, align_scratch};
 use crate::{Isa, KernelError, SharedMut, ThreadPool};
@@ -94,7 +94,7 @@ impl MatMulF32 {
 
     /// Elements of the packed right-hand side, in whole cache lines.
     fn packed(&self) -> usize {
-        packed_len(&kernel(self.isa), self.k, self.n).next_multiple_of(ALIGN / 4)
+        (self.k * columns(&kernel(self.isa), self.n)).next_multiple_of(ALIGN / 4)
     }
 
     /// Bytes of scratch.
@@ -129,13 +129,13 @@ impl MatMulF32 {
             if i == 0 || self.b.batch != 0 {
                 let b = &b[i * self.b.batch..];
                 let at = |row: usize, col: usize| b[row * self.b.row + col * self.b.col];
-                pack_into(&kernel(self.isa), k, n, |_| 0.0, at, packed);
+                pack_into(&kernel(self.isa), k, n, at, packed);
             }
             let a = if k == 0 { a } else { &a[i * self.a.batch..] };
             let rows = Strided { a, strides: self.a, k, n, base: i * m * n };
             let finish = Finish::Store { clamp: (f32::NEG_INFINITY, f32::INFINITY), out };
-            let driver = Driver { isa: self.isa, m, packed, k, n, groups: 1, finish };
-            driver.run(pool, &rows, rest)?;
+            let driver = Driver { isa: self.isa, m, k, n, groups: 1, finish };
+            driver.run(pool, &*packed, None, &rows, rest)?;
         }
         Ok(())
     }

@@ -2,13 +2,15 @@
 //!
 //! `c[m, n] = clamp(fma(a[m, K-1], b[K-1, n], … fma(a[m, 0], b[0, n], bias[n])))`: every element is one chain
 //! of fused multiply-adds over k, on every instruction set and however the work is split, so that the bits
-//! are the same everywhere. Convolutions come here too, with rows gathered from an image.
+//! are the same everywhere. Convolutions come here too, with rows gathered from an image. The right-hand side may be
+//! of half-precision numbers (`element.rs`): half the memory, and the bits of the floats that they widen to.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod driver;
+mod element;
 mod matmul;
 mod pack;
 mod portable;
@@ -18,32 +20,33 @@ mod share;
 mod tests;
 
 pub(crate) use driver::{Driver, Finish, RowSink, Rows};
+pub(crate) use element::Element;
 pub use matmul::{MatMulF32, MatStrides};
-pub(crate) use pack::packed_groups;
+pub(crate) use pack::{Packed, Panels};
 pub(crate) use share::{floats, part as scratch_part, run_epilogue as epilogue};
 
-use crate::{Isa, Level, SharedMut};
+use crate::{Isa, SharedMut};
 
 /// Depth of a block of the left-hand side.
 pub(crate) const KB: usize = 256;
 /// Elements from row to row within a block: a little more than its depth, so that rows fall into different sets.
 pub(crate) const LDA: usize = KB + 16;
 
-/// A register tile's shape and its code.
+/// A register tile's shape, the same for all elements, and its code.
 #[derive(Clone, Copy)]
-pub(crate) struct Kernel {
+pub(crate) struct Kernel<E = f32> {
     /// Rows of a tile.
     pub(crate) mr: usize,
     /// Columns of a panel; the last one of a matrix may be half as wide.
     pub(crate) nr: usize,
     /// Runs a tile.
-    pub(crate) run: fn(&Task<'_>),
+    pub(crate) run: fn(&Task<'_, E>),
     /// What the instruction set is called in kernel names.
     pub(crate) name: &'static str,
 }
 
 /// One tile: `rows × cols` of the result.
-pub(crate) struct Task<'a> {
+pub(crate) struct Task<'a, E> {
     /// At most the kernel's `mr`.
     pub(crate) rows: usize,
     /// Columns that are stored; at most `width`.
@@ -54,8 +57,10 @@ pub(crate) struct Task<'a> {
     pub(crate) k: usize,
     /// Blocks `[k / KB][mr][LDA]`.
     pub(crate) a: &'a [f32],
-    /// `width` biases, then `[k][width]`.
-    pub(crate) b: &'a [f32],
+    /// One for each column of the panel.
+    pub(crate) bias: &'a [f32],
+    /// `[k][width]`.
+    pub(crate) b: &'a [E],
     /// Bounds of the result.
     pub(crate) clamp: (f32, f32),
     /// The result's tensor.
@@ -64,23 +69,18 @@ pub(crate) struct Task<'a> {
     pub(crate) at: &'a [usize],
 }
 
-impl Task<'_> {
+impl<E> Task<'_, E> {
     /// Holds the packed operands and the stores to their slices, for kernels that go by pointers.
     fn check(&self, mr: usize) {
         let blocks = self.k.div_ceil(KB);
         assert!((1..=mr).contains(&self.rows) && self.cols <= self.width && self.rows <= self.at.len());
-        assert!(self.a.len() >= blocks * mr * LDA && self.b.len() >= (self.k + 1) * self.width);
+        assert!(self.a.len() >= blocks * mr * LDA);
+        assert!(self.bias.len() >= self.width && self.b.len() >= self.k * self.width);
         assert!(self.at[..self.rows].iter().all(|at| at + self.cols <= self.out.len()));
     }
 }
 
-/// The kernel of an instruction set.
+/// The kernel of an instruction set, for right-hand sides of floats.
 pub(crate) fn kernel(isa: Isa) -> Kernel {
-    match isa.level() {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => avx512::KERNEL,
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 | Level::AvxVnni => avx2::KERNEL,
-        _ => portable::KERNEL,
-    }
+    f32::kernel(isa)
 }

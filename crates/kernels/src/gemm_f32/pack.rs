@@ -1,64 +1,115 @@
-//! The right-hand side in panels: for each, its biases and then its rows, in the order in which a tile reads them.
+//! The right-hand side in panels, each with its rows in the order in which a tile reads them, and the biases beside
+//! them.
 
-use super::{Kernel, kernel};
-use crate::{AlignedVec, Isa};
+use super::{Driver, Element, Kernel, Rows};
+use crate::{AlignedVec, Isa, KernelError, ThreadPool};
+use half::f16;
 
 /// The width of the panel that starts at column `col`: `nr`, or half of it where that holds the rest.
-pub(crate) fn width(kernel: &Kernel, n: usize, col: usize) -> usize {
+pub(crate) fn width<E>(kernel: &Kernel<E>, n: usize, col: usize) -> usize {
     if n - col <= kernel.nr / 2 { kernel.nr / 2 } else { kernel.nr }
 }
 
-/// Elements of a packed `[k, n]`.
-pub(crate) fn packed_len(kernel: &Kernel, k: usize, n: usize) -> usize {
+/// Columns of all panels of a matrix of `n`.
+pub(crate) fn columns<E>(kernel: &Kernel<E>, n: usize) -> usize {
     if n == 0 {
         return 0;
     }
     let last = (n - 1) / kernel.nr * kernel.nr;
-    (k + 1) * (last + width(kernel, n, last))
+    last + width(kernel, n, last)
 }
 
-/// Packs `b[k, n] = at(k, n)` with `bias(n)`; columns past `n` are zeros.
-pub(crate) fn pack_into(
-    kernel: &Kernel,
+/// Packs `b[k, n] = at(k, n)` into `k` times as many elements as there are [`columns`]; those past `n` are zeros.
+pub(crate) fn pack_into<E: Element>(
+    kernel: &Kernel<E>,
     k: usize,
     n: usize,
-    bias: impl Fn(usize) -> f32,
-    at: impl Fn(usize, usize) -> f32,
-    out: &mut [f32],
+    at: impl Fn(usize, usize) -> E,
+    out: &mut [E],
 ) {
     let mut rest = out;
     for col in (0..n).step_by(kernel.nr) {
         let width = width(kernel, n, col);
-        let (panel, next) = std::mem::take(&mut rest).split_at_mut((k + 1) * width);
+        let (panel, next) = std::mem::take(&mut rest).split_at_mut(k * width);
         rest = next;
         for (row, to) in panel.chunks_exact_mut(width).enumerate() {
             for (c, to) in to.iter_mut().enumerate() {
-                *to = match (col + c < n, row) {
-                    (false, _) => 0.0,
-                    (true, 0) => bias(col + c),
-                    (true, row) => at(row - 1, col + c),
-                };
+                *to = if col + c < n { at(row, col + c) } else { E::zeroed() };
             }
         }
     }
 }
 
-/// Packs the weights of `groups` products one after the other: column `c` of group `g` is channel
-/// `g · n + c`, its elements `at(channel, k)`.
-pub(crate) fn packed_groups(
-    isa: Isa,
-    groups: usize,
-    k: usize,
-    n: usize,
-    bias: Option<&[f32]>,
-    at: impl Fn(usize, usize) -> f32,
-) -> AlignedVec<f32> {
-    let kernel = kernel(isa);
-    let each = packed_len(&kernel, k, n);
-    let mut data = AlignedVec::zeroed(each * groups);
-    for (g, out) in data.chunks_exact_mut(each.max(1)).enumerate() {
-        let bias = |c: usize| bias.map_or(0.0, |b| b[g * n + c]);
-        pack_into(&kernel, k, n, bias, |row, c| at(g * n + c, row), out);
+/// Packed weights of several products, one after the other, and their biases.
+#[derive(Clone)]
+pub(crate) struct Panels<E: Element> {
+    data: AlignedVec<E>,
+    bias: AlignedVec<f32>,
+}
+
+impl<E: Element> Panels<E> {
+    /// Packs the weights of `groups` products of `[k, n]`: column `c` of group `g` is channel `g · n + c`, its
+    /// elements `at(channel, k)`.
+    pub(crate) fn new(
+        isa: Isa,
+        [groups, k, n]: [usize; 3],
+        bias: Option<&[f32]>,
+        at: impl Fn(usize, usize) -> E,
+    ) -> Panels<E> {
+        let kernel = E::kernel(isa);
+        let columns = columns(&kernel, n);
+        let (mut data, mut biases) = (AlignedVec::zeroed(k * columns * groups), AlignedVec::zeroed(columns * groups));
+        for g in 0..groups {
+            let out = &mut data[g * k * columns..][..k * columns];
+            pack_into(&kernel, k, n, |row, c| at(g * n + c, row), out);
+            if let Some(bias) = bias {
+                biases[g * columns..][..n].copy_from_slice(&bias[g * n..(g + 1) * n]);
+            }
+        }
+        Panels { data, bias: biases }
     }
-    data
+}
+
+/// Packed weights of either type.
+#[derive(Clone)]
+pub(crate) enum Packed {
+    F32(Panels<f32>),
+    F16(Panels<f16>),
+}
+
+impl Packed {
+    /// [`Panels::new`]
+    pub(crate) fn new<E: Element>(
+        isa: Isa,
+        dims: [usize; 3],
+        bias: Option<&[f32]>,
+        at: impl Fn(usize, usize) -> E,
+    ) -> Packed {
+        E::pack(Panels::new(isa, dims, bias, at))
+    }
+
+    /// What the weights are called in kernel names, behind the type of the activations.
+    pub(crate) fn suffix(&self) -> &'static str {
+        match self {
+            Packed::F32(_) => f32::SUFFIX,
+            Packed::F16(_) => f16::SUFFIX,
+        }
+    }
+
+    /// Runs a product with them.
+    ///
+    /// # Errors
+    /// Too little scratch.
+    pub(crate) fn run(
+        &self,
+        product: &Driver<'_>,
+        pool: &ThreadPool,
+        rows: &dyn Rows,
+        scratch: &mut [u8],
+    ) -> Result<(), KernelError> {
+        match self {
+            Packed::F32(p) => product.run(pool, &p.data, Some(&p.bias), rows, scratch),
+            Packed::F16(p) => product.run(pool, &p.data, Some(&p.bias), rows, scratch),
+        }
+    }
 }

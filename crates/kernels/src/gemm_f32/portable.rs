@@ -1,29 +1,41 @@
 //! 4×64 (and 4×32) tiles in plain Rust: wide ones, so that the loop over a row is worth vectorising.
 #![allow(unsafe_code, reason = "rows of a shared output")]
 
-use super::{KB, Kernel, LDA, Task};
+use super::{Element, KB, Kernel, LDA, Task};
 use crate::pointwise::math::{clamp, fma};
 
 const MR: usize = 4;
 const NR: usize = 64;
+/// Rows of a panel that are widened at once, for all rows of the tile; a part of a block.
+const DEPTH: usize = 16;
 
-pub(super) const KERNEL: Kernel = Kernel { mr: MR, nr: NR, run, name: "4x64_portable" };
-
-fn run(t: &Task<'_>) {
-    t.check(MR);
-    if t.width == NR { tile::<NR>(t) } else { tile::<{ NR / 2 }>(t) }
+pub(super) fn kernel<E: Element>() -> Kernel<E> {
+    Kernel { mr: MR, nr: NR, run: run::<E>, name: "4x64_portable" }
 }
 
-fn tile<const W: usize>(t: &Task<'_>) {
-    let lines = t.b.as_chunks::<W>().0;
-    for (r, at) in t.at[..t.rows].iter().enumerate() {
-        let mut acc = lines[0];
-        for (k, b) in lines[1..=t.k].iter().enumerate() {
-            let x = t.a[k / KB * MR * LDA + r * LDA + k % KB];
-            acc.iter_mut().zip(b).for_each(|(lane, b)| *lane = fma(x, *b, *lane));
+fn run<E: Element>(t: &Task<'_, E>) {
+    t.check(MR);
+    if t.width == NR { tile::<E, NR>(t) } else { tile::<E, { NR / 2 }>(t) }
+}
+
+fn tile<E: Element, const W: usize>(t: &Task<'_, E>) {
+    const { assert!(KB.is_multiple_of(DEPTH)) };
+    let mut sums = [[0.0; W]; MR];
+    sums.iter_mut().for_each(|acc| acc.copy_from_slice(&t.bias[..W]));
+    let mut room = [[0.0; W]; DEPTH];
+    for (part, from) in t.b[..t.k * W].chunks(DEPTH * W).enumerate() {
+        let lines = E::widen(from, &mut room.as_flattened_mut()[..from.len()]).as_chunks::<W>().0;
+        let k = part * DEPTH;
+        for (r, acc) in sums[..t.rows].iter_mut().enumerate() {
+            let a = &t.a[k / KB * MR * LDA + r * LDA + k % KB..][..lines.len()];
+            for (x, b) in a.iter().zip(lines) {
+                acc.iter_mut().zip(b).for_each(|(lane, b)| *lane = fma(*x, *b, *lane));
+            }
         }
+    }
+    for (acc, at) in sums.iter().zip(&t.at[..t.rows]) {
         // SAFETY: tiles are disjoint, see `Driver::run`.
         let to = unsafe { t.out.slice(*at..at + t.cols) };
-        to.iter_mut().zip(acc).for_each(|(to, v)| *to = clamp(v, t.clamp.0, t.clamp.1));
+        to.iter_mut().zip(acc).for_each(|(to, v)| *to = clamp(*v, t.clamp.0, t.clamp.1));
     }
 }

@@ -76,6 +76,8 @@ struct Converter<'a> {
     /// Values that are quantized by a scale that is computed.
     computed: IndexMap<(NodeId, SpecId), Computed>,
     weights: IndexMap<WeightKey, (Channels, Vec<f32>)>,
+    /// Constants as other floating-point types: what two nodes stand for is stored once.
+    casts: IndexMap<(String, DType), Tensor>,
     /// The groups of quantizes and dequantizes, by their names.
     members: IndexMap<String, GroupId>,
     /// Least scales of weights, so that the biases beside them fit.
@@ -161,6 +163,7 @@ impl<'a> Converter<'a> {
             quantized: IndexMap::new(),
             computed: IndexMap::new(),
             weights: IndexMap::new(),
+            casts: IndexMap::new(),
             members: IndexMap::new(),
             floors: IndexMap::new(),
             notes: vec![],
@@ -331,12 +334,13 @@ impl<'a> Converter<'a> {
     }
 
     /// A value as another floating-point type: a constant is stored so.
-    fn cast(&self, value: NodeId, dtype: DType) -> NodeId {
+    fn cast(&mut self, value: NodeId, dtype: DType) -> NodeId {
         let node = self.p.graph.node(value);
         match self.p.graph.constant(value) {
             Some(t) => {
                 let target = free_in(&self.p.graph, &format!("{}_{dtype}", node.target));
-                self.b.constant(&target, ConstKind::Param, weights::cast(t, dtype)).id()
+                let cast = self.casts.entry((node.target.clone(), dtype)).or_insert_with(|| weights::cast(t, dtype));
+                self.b.constant(&target, ConstKind::Param, cast.clone()).id()
             }
             None => {
                 let x = self.map[value.index()];

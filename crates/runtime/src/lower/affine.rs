@@ -4,7 +4,7 @@
 use super::conv::Convolution;
 use super::fuse::Region;
 use super::pointwise::{Form, form};
-use super::{Lower, State};
+use super::{Lower, State, constant};
 use cleave_ir::{Arg, NodeId};
 use cleave_kernels::pointwise::Binary;
 
@@ -22,9 +22,12 @@ impl Affine {
     /// The products and sums that follow a convolution directly.
     pub(crate) fn behind(l: &Lower<'_>, c: &Convolution, region: &Region) -> Affine {
         let channels = c.shape.c_out;
+        // Halves times a factor are no halves.
+        let fixed = constant::halves(l, c.weight).is_some();
         let mut a = Affine { last: c.id, nodes: vec![], scale: vec![1.0; channels], shift: vec![0.0; channels] };
         while let Some(next) = l.only_user(a.last).filter(|n| region.nodes.contains(n)) {
-            let Some((op, v)) = constant_operand(l, c, a.last, next) else { break };
+            let found = constant_operand(l, c, a.last, next).filter(|(op, _)| !(fixed && *op == Binary::Mul));
+            let Some((op, v)) = found else { break };
             for (o, v) in v.into_iter().enumerate() {
                 match op {
                     Binary::Add => a.shift[o] += v,
@@ -47,14 +50,21 @@ impl Affine {
         Region { nodes, anchors: region.anchors.clone() }
     }
 
-    /// Puts it into weights `[c_out, …]` and bias.
-    pub(crate) fn apply(&self, weights: &mut [f32], bias: Option<Vec<f32>>) -> Option<Vec<f32>> {
+    /// Puts its factors into weights `[c_out, …]`.
+    pub(crate) fn scale(&self, weights: &mut [f32]) {
         if self.nodes.is_empty() {
-            return bias;
+            return;
         }
         let each = weights.len() / self.scale.len().max(1);
         for (row, s) in weights.chunks_exact_mut(each.max(1)).zip(&self.scale) {
             row.iter_mut().for_each(|w| *w *= s);
+        }
+    }
+
+    /// Puts it into the bias.
+    pub(crate) fn shift(&self, bias: Option<Vec<f32>>) -> Option<Vec<f32>> {
+        if self.nodes.is_empty() {
+            return bias;
         }
         let bias = bias.unwrap_or_else(|| vec![0.0; self.scale.len()]);
         Some(bias.iter().zip(self.scale.iter().zip(&self.shift)).map(|(b, (s, t))| b * s + t).collect())

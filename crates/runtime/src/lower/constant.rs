@@ -8,6 +8,7 @@ use crate::memory::{Storage, row_major};
 use crate::reference;
 use cleave_ir::{Arg, Bindings, Meta, NodeId, Tensor};
 use cleave_numerics::DType;
+use half::f16;
 
 /// Largest result that is computed beforehand, in elements.
 const MAX_FOLDED: i64 = 1 << 26;
@@ -16,6 +17,11 @@ impl Lower<'_> {
     /// Computes a call of constants now.
     pub(crate) fn fold(&mut self, id: NodeId) -> Result<bool> {
         let node = self.g.node(id);
+        if halves(self, id).is_some() && self.g.users(id).iter().all(|user| widens(self, *user, id)) {
+            self.nodes.insert(node.name.clone(), "constant".into());
+            self.states[id.index()] = State::DequantConstant;
+            return Ok(true);
+        }
         let args: Vec<NodeId> = node.args.iter().flat_map(Arg::nodes).collect();
         let constant = |n: &NodeId| matches!(self.state(*n), State::Constant(_) | State::DequantConstant);
         let small = |m: &Meta| {
@@ -33,6 +39,41 @@ impl Lower<'_> {
         self.states[id.index()] = state;
         Ok(true)
     }
+}
+
+/// The constant of half-precision numbers that a node is in f32.
+pub(crate) fn halves<'l>(l: &'l Lower<'_>, id: NodeId) -> Option<&'l Tensor> {
+    let node = l.g.node(id);
+    let casts = matches!(node.op()?.base(), "_to_copy" | "convert_element_type");
+    match node.args.first() {
+        Some(Arg::Node(x)) if casts && l.g.tensor_meta(id).ok()?.dtype == DType::F32 => match l.state(*x) {
+            State::Constant(t) if t.dtype() == DType::F16 => Some(t),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Elements of [`halves`].
+pub(crate) fn half_elements(l: &Lower<'_>, id: NodeId) -> Option<Vec<f16>> {
+    halves(l, id)?.elements::<f16>().map(|e| e.into_owned())
+}
+
+/// Whether a kernel reads this operand of a call as it is stored, and widens it on the way.
+fn widens(l: &Lower<'_>, user: NodeId, operand: NodeId) -> bool {
+    let node = l.g.node(user);
+    let taken = matches!(
+        node.op().map_or("", |o| o.name),
+        "aten.conv1d.default"
+            | "aten.conv2d.default"
+            | "aten.conv_transpose1d.default"
+            | "aten.conv_transpose2d.input"
+            | "aten.convolution.default"
+            | "aten.linear.default"
+            | "aten.embedding.default"
+    );
+    let others = node.args.iter().flat_map(Arg::nodes).filter(|n| *n == operand).count();
+    taken && others == 1 && matches!(node.arg("weight"), Some(Arg::Node(w)) if *w == operand)
 }
 
 /// The tensor of a constant node.

@@ -12,6 +12,7 @@ use cleave_kernels::ConvShape;
 use cleave_kernels::conv_f32::{ConvF32, ConvTransposeF32, EpilogueF32, TransposeShape};
 use cleave_kernels::pointwise::{Input, Layout, Unary};
 use cleave_numerics::DType;
+use half::f16;
 use std::sync::PoisonError;
 
 /// The ops lowered here.
@@ -31,7 +32,7 @@ pub(crate) struct Convolution {
     pub(crate) id: NodeId,
     /// Its input, before zeros are put around it.
     pub(crate) x: NodeId,
-    /// A constant or a dequantize of one.
+    /// A constant, a dequantize of one, or halves that are widened.
     pub(crate) weight: NodeId,
     /// As the weight.
     pub(crate) bias: Option<NodeId>,
@@ -214,7 +215,8 @@ pub(crate) fn emit(
     let x = l.value(c.x)?;
     let x = l.dense(&x, &c.order(x.shape.len()));
     let nodes = sink.covers(&[&[c.id], region.nodes.as_slice()].concat());
-    let name = l.fused_name(&c.stem("f32"), &rest.nodes);
+    let types = if constant::halves(l, c.weight).is_some() { "f32f16" } else { "f32" };
+    let name = l.fused_name(&c.stem(types), &rest.nodes);
     if c.transposed.is_some() {
         let kernel = Box::new(ConvTransposeKernel { body: transposed(l, c, &affine, epilogue)? });
         let out = l.alloc(&shape, Storage::F32, &order);
@@ -250,12 +252,22 @@ pub(crate) fn operands(
     Ok(Some((values, sides)))
 }
 
-fn floats(l: &Lower<'_>, c: &Convolution, affine: &Affine) -> Result<(Vec<f32>, Option<Vec<f32>>)> {
-    let weights = constant::tensor(l, c.weight)?;
+/// Weights in the kernels' order.
+enum Weights {
+    Floats(Vec<f32>),
+    Halves(Vec<f16>),
+}
+
+/// Weights and bias with what follows put in.
+fn weights(l: &Lower<'_>, c: &Convolution, affine: &Affine) -> Result<(Weights, Option<Vec<f32>>)> {
     let bias = c.bias.map(|b| constant::tensor(l, b)).transpose()?;
-    let mut weights = reorder(c, &weights.to_f32());
-    let bias = affine.apply(&mut weights, bias.map(|b| b.to_f32().into_owned()));
-    Ok((weights, bias))
+    let bias = affine.shift(bias.map(|b| b.to_f32().into_owned()));
+    if let Some(halves) = constant::half_elements(l, c.weight) {
+        return Ok((Weights::Halves(reorder(c, &halves)), bias));
+    }
+    let mut weights = reorder(c, &constant::tensor(l, c.weight)?.to_f32());
+    affine.scale(&mut weights);
+    Ok((Weights::Floats(weights), bias))
 }
 
 /// The convolution with its weights packed, once for all shapes.
@@ -271,14 +283,20 @@ fn packed(l: &Lower<'_>, c: &Convolution, affine: &Affine, epilogue: EpilogueF32
             return Ok(resized);
         }
     }
-    let (weights, bias) = floats(l, c, affine)?;
-    let conv = ConvF32::new(l.isa, s, &weights, bias.as_deref(), epilogue.clone())?;
+    let (weights, bias) = weights(l, c, affine)?;
+    let conv = match &weights {
+        Weights::Floats(w) => ConvF32::new(l.isa, s, w, bias.as_deref(), epilogue.clone())?,
+        Weights::Halves(w) => ConvF32::with_halves(l.isa, s, w, bias.as_deref(), epilogue.clone())?,
+    };
     all.insert(name, (conv.clone(), epilogue));
     Ok(conv)
 }
 
 fn transposed(l: &Lower<'_>, c: &Convolution, affine: &Affine, epilogue: EpilogueF32) -> Result<ConvTransposeF32> {
-    let (weights, bias) = floats(l, c, affine)?;
+    let (weights, bias) = weights(l, c, affine)?;
     let shape = TransposeShape { conv: c.shape, output_padding: c.transposed.unwrap_or([0; 2]) };
-    Ok(ConvTransposeF32::new(l.isa, &shape, &weights, bias.as_deref(), epilogue)?)
+    Ok(match &weights {
+        Weights::Floats(w) => ConvTransposeF32::new(l.isa, &shape, w, bias.as_deref(), epilogue)?,
+        Weights::Halves(w) => ConvTransposeF32::with_halves(l.isa, &shape, w, bias.as_deref(), epilogue)?,
+    })
 }

@@ -1,6 +1,6 @@
 //! Elements joined and padded. Producers write into a concatenation where they can.
 
-use super::{Args, Deferred, Lower, Quant, Rules, State};
+use super::{Args, Deferred, Lower, Quant, Rules, State, constant};
 use crate::error::Result;
 use crate::kernel::{GatherKernel, PadKernel};
 use crate::memory::{Storage, Value, row_major};
@@ -180,13 +180,21 @@ fn embedding(l: &mut Lower<'_>, id: NodeId) -> Result<bool> {
     if l.g.tensor_meta(indices)?.dtype != DType::I64 || l.shape(table)?.len() != 2 {
         return Ok(false);
     }
-    let (table, indices) = (l.value(table)?, l.value(indices)?);
+    let halves = constant::halves(l, table).filter(|_| matches!(l.state(table), State::DequantConstant)).cloned();
+    let widens = halves.is_some();
+    let table = match halves {
+        Some(t) => l.upload(&t),
+        None => l.value(table)?,
+    };
+    let indices = l.value(indices)?;
     let (table, indices) = (l.dense(&table, &row_major(2)), l.dense(&indices, &row_major(indices.shape.len())));
     let shape = l.shape(id)?;
-    let out = l.alloc(&shape, table.storage, &row_major(shape.len()));
+    let storage = if widens { Storage::F32 } else { table.storage };
+    let out = l.alloc(&shape, storage, &row_major(shape.len()));
     let node = l.g.node(id);
     let (rows, width) = (table.shape[0], table.shape[1] * table.storage.size());
-    let kernel = GatherKernel { rows, width, node: node.name.clone(), op: node.op().map_or("", |o| o.name) };
+    let (node, op) = (node.name.clone(), node.op().map_or("", |o| o.name));
+    let kernel = GatherKernel { rows, width, widens, node, op };
     l.step(Box::new(kernel), &[&table, &indices], &out, "embedding", &[id]);
     l.set(id, State::Stored(out));
     Ok(true)

@@ -76,7 +76,7 @@ pub(crate) enum State {
     Computed(Box<Computed>),
     /// It is a constant.
     Constant(Tensor),
-    /// It is what constant levels mean: the node is a dequantize of a constant.
+    /// It is what constant levels or halves mean: the node is a dequantize, or a cast to f32, of a constant.
     DequantConstant,
     /// It is computed when needed.
     Deferred(Deferred),

@@ -7,6 +7,7 @@ mod convolution;
 mod core_forms;
 mod gates;
 mod gelu;
+mod halves;
 mod integer;
 mod linear;
 mod neutral;
@@ -61,6 +62,9 @@ pub static RULES: &[&RuleDef] = &[
     &linear::ADDMM,
     &linear::MATMUL,
     &linear::MATMUL_LEVELS,
+    &halves::TRANSPOSED,
+    &halves::PRODUCT,
+    &halves::SUM,
     &linear::BIAS,
     &linear::VIEWS,
     &convolution::SCALE,

@@ -4,7 +4,7 @@ use super::fold;
 use super::host::{Data, Host, Known, cast as cast_tensor};
 use super::node::{Ctx, Map, Step, dim_of};
 use crate::onnx::tensor::{bits_of, code_named, dtype_of};
-use cleave_ir::{Arg, Dim};
+use cleave_ir::{Arg, Dim, Tensor};
 use cleave_numerics::DType;
 
 pub(super) const OPS: &[(&str, Map)] = &[
@@ -250,6 +250,11 @@ pub(super) fn greatest(dtype: DType) -> Option<f64> {
     }
 }
 
+/// Whether a constant is a weight of half-precision numbers that is used in f32.
+fn is_narrow(t: &Tensor, to: DType) -> bool {
+    matches!(t.dtype(), DType::F16 | DType::BF16) && to == DType::F32 && t.shape().len() > 1
+}
+
 fn converted<'b>(c: &Ctx<'b, '_>, to: DType, bits: Option<u32>) -> Step<Vec<Known<'b>>> {
     c.ignore(&["round_mode"]);
     let saturate = c.flag("saturate", true)?;
@@ -268,6 +273,10 @@ fn converted<'b>(c: &Ctx<'b, '_>, to: DType, bits: Option<u32>) -> Step<Vec<Know
         return c.one(high.op("aten.bitwise_right_shift.Tensor_Scalar", vec![rest.into()]));
     }
     match c.known(0)? {
+        // Weights stay as small as they are stored.
+        Known::Host(Host { data: Data::Tensor(t), .. }) if is_narrow(t, to) => {
+            c.one(c.call("aten._to_copy", vec![c.value(0)?.into(), to.into()]))
+        }
         Known::Host(Host { data: Data::Tensor(t), .. }) => c.folded(cast_tensor(t, to)),
         Known::Host(Host { data: Data::Dims(_, shape, dims), .. }) => {
             let dims: Vec<Dim> = dims.clone();

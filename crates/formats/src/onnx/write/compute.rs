@@ -4,6 +4,7 @@ use super::Entry;
 use super::args::{flag, int, ints};
 use super::out::Out;
 use crate::onnx::proto::AttributeProto;
+use crate::onnx::tensor::code_of;
 use cleave_ir::{Arg, Dim, Kind, NodeId, Tensor};
 use cleave_numerics::DType;
 
@@ -147,10 +148,14 @@ fn transposed(o: &mut Out<'_, '_>, id: NodeId) -> Result<String, String> {
         return Ok(name);
     }
     if let (Kind::Call(op), Some(Arg::Node(q))) = (node.kind, node.args.first())
-        && op.name.starts_with("quantized_decomposed.dequantize")
+        && (op.name.starts_with("quantized_decomposed.dequantize") || op.base() == "_to_copy")
         && g.constant(*q).is_some()
         && let Some(value) = exchanged(o, *q)
     {
+        if op.base() == "_to_copy" {
+            let to = code_of(o.dtype(id)?);
+            return Ok(o.push("Cast", vec![value], vec![int("to", i64::from(to))]));
+        }
         return super::quantized::dequantize_as(o, id, value, |axis| 1 - axis);
     }
     let name = o.w.name(id)?;
