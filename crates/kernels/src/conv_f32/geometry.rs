@@ -42,7 +42,11 @@ pub(super) struct Span {
 
 /// Taps `start + i · step`, `i < count`, that lie in `0..size`.
 fn span(start: isize, step: usize, count: usize, size: usize) -> Span {
-    let before = |limit: isize| (limit - start).max(0).cast_unsigned().div_ceil(step).min(count);
+    let before = |limit: isize| {
+        let reach = (limit - start).max(0).cast_unsigned();
+        // Windows are many, and a division takes as long as a few copies.
+        if step == 1 { reach.min(count) } else { reach.div_ceil(step).min(count) }
+    };
     let (from, to) = (before(0), before(size.cast_signed()));
     Span { from, to: to.max(from), start }
 }
@@ -78,7 +82,8 @@ impl Geometry {
 
     /// Image, row and column of a result.
     pub(super) fn position(&self, pixel: usize) -> (usize, usize, usize) {
-        (pixel / (self.oh * self.ow), pixel / self.ow % self.oh, pixel % self.ow)
+        let (line, ox) = (pixel / self.ow, pixel % self.ow);
+        if self.n == 1 { (0, line, ox) } else { (line / self.oh, line % self.oh, ox) }
     }
 
     pub(super) fn rows_of(&self, oy: usize) -> Span {
