@@ -69,6 +69,7 @@ fn bench(c: &mut Criterion) {
         case("u8 silu", pointwise(28, 40, 240), 3, Then::Act(Unary::Silu)),
         plain("linear", ConvShape::linear(1, 2048, 1000)),
         plain("linear", ConvShape::linear(128, 768, 768)),
+        plain("linear", ConvShape::linear(1024, 1024, 1024)),
     ];
     let conv = vec![
         plain("stem", ConvShape::new(224, 224, 3, 32, 3).with_stride(2).with_pad(1)),
