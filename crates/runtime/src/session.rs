@@ -80,11 +80,16 @@ impl Session {
         if graph.output().is_none() {
             return Err(RuntimeError::Ir(cleave_ir::IrError::Invalid(vec!["the graph has no results".into()])));
         }
-        Ok(Session {
-            graph: graph.clone(),
-            lowered: lowered(graph, &table)?,
+        Ok(Session::empty(graph.clone(), lowered(graph, &table)?, table, options))
+    }
+
+    fn empty(graph: Graph, lowered: Graph, table: Table, options: Options) -> Session {
+        let quantized = graph.nodes().filter_map(|(_, n)| n.op()).any(|op| op.class == Class::Quantize);
+        Session {
+            quantized,
+            graph,
+            lowered,
             table,
-            quantized: graph.nodes().filter_map(|(_, n)| n.op()).any(|op| op.class == Class::Quantize),
             options,
             pool: ThreadPool::new(options.threads),
             packed: PackedWeights::default(),
@@ -92,24 +97,14 @@ impl Session {
             arena: AlignedVec::default(),
             scratch: AlignedVec::default(),
             shown: Arc::default(),
-        })
+        }
     }
 
     /// Another session for the same graph, with so many threads: packed weights are shared, all else is its own.
     pub fn beside(&self, threads: usize) -> Session {
-        Session {
-            graph: self.graph.clone(),
-            lowered: self.lowered.clone(),
-            table: self.table.clone(),
-            quantized: self.quantized,
-            options: Options { threads, ..self.options },
-            pool: ThreadPool::new(threads),
-            packed: Arc::clone(&self.packed),
-            programs: vec![],
-            arena: AlignedVec::default(),
-            scratch: AlignedVec::default(),
-            shown: Arc::default(),
-        }
+        let options = Options { threads, ..self.options };
+        let other = Session::empty(self.graph.clone(), self.lowered.clone(), self.table.clone(), options);
+        Session { packed: Arc::clone(&self.packed), ..other }
     }
 
     /// The graph that it runs, as it was given.
