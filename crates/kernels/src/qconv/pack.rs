@@ -6,6 +6,7 @@
 //! zero point of the input folded in (`-zx·Σw`; `-Σw` where it is not yet known), and the multipliers, in the order of
 //! the columns.
 
+use super::Activation;
 use super::spec::{Bias, OutputKind, Requant};
 use crate::{AlignedVec, Isa, KernelError, Level};
 
@@ -96,6 +97,19 @@ pub(super) struct Source<'a> {
     pub zx: Option<u8>,
 }
 
+impl Source<'_> {
+    /// Whether something is added to products: a float bias, or what an activation wants.
+    pub fn has_addend(&self) -> bool {
+        matches!(self.bias, Bias::F32(_)) || self.requant.activation.is_some()
+    }
+
+    /// What is added to a channel's products.
+    pub fn addend(&self, oc: usize) -> f32 {
+        let bias = if let Bias::F32(b) = self.bias { b[oc] } else { 0.0 };
+        bias + self.requant.activation.as_ref().map_or(0.0, Activation::offset)
+    }
+}
+
 /// Packs all groups.
 pub(super) fn pack(src: &Source<'_>, segments: &Segments, isa: Isa, order: Order) -> Result<Packed, KernelError> {
     let (k, og) = (segments.offsets.len() * segments.len, src.c_out / src.groups);
@@ -117,7 +131,7 @@ pub(super) fn pack(src: &Source<'_>, segments: &Segments, isa: Isa, order: Order
         weights: AlignedVec::zeroed(start),
         bias: AlignedVec::zeroed(column),
         scale: AlignedVec::zeroed(column),
-        float_bias: AlignedVec::zeroed(if matches!(src.bias, Bias::F32(_)) { column } else { 0 }),
+        float_bias: AlignedVec::zeroed(if src.has_addend() { column } else { 0 }),
         blocks,
     };
     let folded = fold_bias(src, k)?;
@@ -133,8 +147,8 @@ pub(super) fn pack(src: &Source<'_>, segments: &Segments, isa: Isa, order: Order
             let oc = b.channel + within;
             bias[b.column + col] = folded[oc];
             scale[b.column + col] = src.requant.multiplier[oc];
-            if let Bias::F32(f) = src.bias {
-                float_bias[b.column + col] = f[oc];
+            if src.has_addend() {
+                float_bias[b.column + col] = src.addend(oc);
             }
             let row = &src.weights[oc * k..(oc + 1) * k];
             for (s, run) in row.chunks_exact(segments.len).enumerate() {
@@ -183,12 +197,8 @@ pub(super) fn peak(src: &Source<'_>) -> f64 {
     let k = src.weights.len() / src.c_out.max(1);
     let of = |oc: usize| {
         let sum: i64 = src.weights[oc * k..(oc + 1) * k].iter().map(|w| i64::from(*w).abs()).sum();
-        let (acc, added) = match src.bias {
-            Bias::None => (0, 0.0),
-            Bias::I32(b) => (i64::from(b[oc]).abs(), 0.0),
-            Bias::F32(b) => (0, f64::from(b[oc]).abs()),
-        };
-        (255 * sum + acc) as f64 * f64::from(src.requant.multiplier[oc]).abs() + added
+        let acc = if let Bias::I32(b) = src.bias { i64::from(b[oc]).abs() } else { 0 };
+        (255 * sum + acc) as f64 * f64::from(src.requant.multiplier[oc]).abs() + f64::from(src.addend(oc)).abs()
     };
     (0..src.c_out).map(of).fold(0.0, f64::max)
 }

@@ -51,15 +51,14 @@ pub(super) unsafe fn store(
     for (i, acc) in acc.iter().enumerate().take(columns.width.saturating_sub(first)) {
         // SAFETY: i is below the block's width.
         unsafe {
-            let mut v = *acc as f32 * *columns.scale.add(first + i);
-            if e.float_bias {
-                v += *columns.float_bias.add(first + i);
-            }
+            let (acc, m) = (*acc as f32, *columns.scale.add(first + i));
+            let mut v = match &e.activation {
+                Some(form) => form.eval(acc.mul_add(m, *columns.float_bias.add(first + i))),
+                None if e.float_bias => acc * m + *columns.float_bias.add(first + i),
+                None => acc * m,
+            };
             if let Some((m, z)) = e.residual {
                 v += (i32::from(*r.add(i)) - z) as f32 * m;
-            }
-            if let Some(form) = &e.activation {
-                v = form.eval(v);
             }
             match e.out {
                 OutputKind::F32 => y.cast::<f32>().add(i).write(v),

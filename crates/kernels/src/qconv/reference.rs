@@ -63,10 +63,13 @@ pub fn scaled(acc: &[i32], bias: &Bias, requant: &Requant, residual: Option<&[u8
         if let Bias::I32(b) = bias {
             acc += b[c];
         }
-        let mut v = acc as f32 * requant.multiplier[c];
-        if let Bias::F32(b) = bias {
-            v += b[c];
-        }
+        let (acc, m) = (acc as f32, requant.multiplier[c]);
+        let bias = if let Bias::F32(b) = bias { Some(b[c]) } else { None };
+        let mut v = match (&requant.activation, bias) {
+            (Some(a), b) => acc.mul_add(m, b.unwrap_or(0.0) + a.offset()),
+            (None, Some(b)) => acc * m + b,
+            (None, None) => acc * m,
+        };
         if let (Some(r), Some(data)) = (&requant.residual, residual) {
             v += (i32::from(data[i]) - r.zero_point) as f32 * r.multiplier;
         }

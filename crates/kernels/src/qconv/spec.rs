@@ -21,7 +21,7 @@ pub enum Bias {
     I32(Vec<i32>),
     /// In units of the scaled accumulator: `b / sy` where the output is quantized, `b` where it is float, and `b` over the
     /// unit of an activation.
-    /// Added after the accumulator was multiplied: `f32(acc)·m + b`, without fused multiply-add.
+    /// Added after the accumulator was multiplied: `f32(acc)·m + b`, rounded twice.
     F32(Vec<f32>),
 }
 
@@ -35,7 +35,8 @@ pub struct Residual {
 }
 
 /// From accumulator to output: `v = f32(acc)·m [+ bias] [+ f32(r - zr)·mr]`, each step rounded to f32 in this
-/// order, then `activation(v)`, `q = clamp(rne(v) + zero_point, qmin, qmax)`, and `table[q]`.
+/// order, then `q = clamp(rne(v) + zero_point, qmin, qmax)`, and `table[q]`. Before an activation it is
+/// `v = f32(acc)·m + (bias + offset)`, its sum of products rounded once, and `activation(v)` what is rounded.
 ///
 /// Without activation the same bits as `cleave_numerics::{requantize, requantize_residual}` on every instruction set.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 
 use super::activation::Form;
 use super::pack::{self, Source};
-use super::spec::{Bias, OutputKind};
+use super::spec::OutputKind;
 use crate::{AlignedVec, Isa, KernelError, Level};
 
 /// The most rows of any tile.
@@ -16,6 +16,7 @@ pub(super) struct Epilogue {
     pub qmax: i32,
     /// Multiplier and zero point of the residual.
     pub residual: Option<(f32, i32)>,
+    /// Whether columns have one; so they have before an activation.
     pub float_bias: bool,
     pub activation: Option<Form>,
     /// 256 entries, or none.
@@ -40,7 +41,7 @@ pub(super) enum Path {
 impl Epilogue {
     /// Refuses an activation of values that an i32 may not hold.
     pub fn new(src: &Source<'_>, out: OutputKind) -> Result<Epilogue, KernelError> {
-        let (requant, float_bias, peak) = (src.requant, matches!(src.bias, Bias::F32(_)), pack::peak(src));
+        let (requant, float_bias, peak) = (src.requant, src.has_addend(), pack::peak(src));
         let peak = match (&requant.residual, requant.activation.as_ref().map(|a| &a.form)) {
             (Some(r), _) => peak + 255.0 * f64::from(r.multiplier).abs(),
             (None, Some(Form::HardSwish(factor))) => peak * 6.0 * f64::from(*factor),
@@ -50,13 +51,18 @@ impl Epilogue {
         if wide && requant.activation.is_some() {
             return Err(KernelError::Overflow { what: "activation", channel: 0, bound: peak as i64 });
         }
+        // A curve's table yields levels with the zero point.
+        let (activation, zero_point) = match requant.activation.as_ref().map(|a| a.form.clone()) {
+            Some(Form::Curve(c)) => (Some(Form::Curve(Box::new(c.with_zero_point(requant.zero_point)))), 0),
+            form => (form, requant.zero_point),
+        };
         Ok(Epilogue {
-            zero_point: requant.zero_point,
+            zero_point,
             qmin: requant.qmin,
             qmax: requant.qmax,
             residual: requant.residual.map(|r| (r.multiplier, r.zero_point)),
             float_bias,
-            activation: requant.activation.as_ref().map(|a| a.form.clone()),
+            activation,
             table: requant.table.as_ref().map(|t| AlignedVec::from_slice(&t[..])),
             out,
             path: match (requant.residual, &requant.activation) {

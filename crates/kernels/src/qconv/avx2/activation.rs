@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "intrinsics of an instruction set that the caller enables")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
-use crate::qconv::activation::{Curve, Form, PIECE_BITS};
+use crate::qconv::activation::{Curve, FRACTION_BITS, Form, MIDDLE, PIECE_BITS};
 use crate::qconv::tile::Path;
 use std::arch::x86_64::*;
 
@@ -61,20 +61,18 @@ unsafe fn hardswish(v: __m256, factor: f32) -> __m256 {
 unsafe fn curve(c: &Curve, x: [__m256i; 2]) -> [__m256i; 2] {
     // SAFETY: as in `before`.
     unsafe {
-        let most = _mm256_set1_epi16(i16::MAX);
-        let u = [_mm256_min_epu16(_mm256_abs_epi16(x[0]), most), _mm256_min_epu16(_mm256_abs_epi16(x[1]), most)];
         const PIECE: i32 = PIECE_BITS as i32;
-        let pieces = _mm256_packus_epi16(_mm256_srli_epi16::<PIECE>(u[0]), _mm256_srli_epi16::<PIECE>(u[1]));
+        let pieces = _mm256_packus_epi16(_mm256_srli_epi16::<PIECE>(x[0]), _mm256_srli_epi16::<PIECE>(x[1]));
         let [b0, b1, r0, r1] = entries(c, pieces);
         // Unpacks undo the pack of the pieces.
         let base = [_mm256_unpacklo_epi8(b0, b1), _mm256_unpackhi_epi8(b0, b1)];
         let rise = [_mm256_unpacklo_epi8(r0, r1), _mm256_unpackhi_epi8(r0, r1)];
-        let (half, round) = (_mm256_set1_epi16(c.half), _mm256_set1_epi16(c.round));
         let mut y = x;
         for i in 0..2 {
-            let rise = _mm256_mulhi_epu16(rise[i], _mm256_slli_epi16::<{ 16 - PIECE }>(u[i]));
-            let line = _mm256_adds_epi16(_mm256_mulhrs_epi16(x[i], half), base[i]);
-            y[i] = _mm256_mulhrs_epi16(_mm256_adds_epi16(line, rise), round);
+            let x = _mm256_xor_si256(x[i], _mm256_set1_epi16(MIDDLE));
+            let t = _mm256_or_si256(_mm256_slli_epi16::<{ 16 - PIECE }>(x), _mm256_srli_epi16::<PIECE>(x));
+            let line = _mm256_adds_epi16(base[i], _mm256_mulhrs_epi16(rise[i], t));
+            y[i] = _mm256_srai_epi16::<{ FRACTION_BITS as i32 }>(line);
         }
         y
     }

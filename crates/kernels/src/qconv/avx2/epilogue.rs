@@ -58,7 +58,23 @@ pub(super) unsafe fn store_tile<const MR: usize>(acc: &[[__m256i; 2]; MR], t: &T
     }
 }
 
-/// `f32(acc)·m`, with what [`Path`] has before it is rounded.
+/// `f32(acc)·m`, or before an activation `f32(acc)·m + b` rounded once, of the vector at column `at`.
+///
+/// # Safety
+/// AVX2 is enabled in the caller, which this is inlined into; columns are padded to whole blocks.
+#[inline(always)]
+pub(in crate::qconv) unsafe fn scaled<const PATH: u8>(acc: __m256i, c: &Columns, at: usize) -> __m256 {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let (acc, m) = (_mm256_cvtepi32_ps(acc), _mm256_loadu_ps(c.scale.add(at)));
+        match PATH == Path::Activation as u8 {
+            true => _mm256_fmadd_ps(acc, m, _mm256_loadu_ps(c.float_bias.add(at))),
+            false => _mm256_mul_ps(acc, m),
+        }
+    }
+}
+
+/// [`scaled`] values of 16 channels, with the residual if [`Path`] has one.
 #[inline(always)]
 pub(in crate::qconv) unsafe fn scaled_by<const PATH: u8>(
     acc: [__m256i; 2],
@@ -70,10 +86,7 @@ pub(in crate::qconv) unsafe fn scaled_by<const PATH: u8>(
     unsafe {
         let mut x = [_mm256_setzero_ps(); 2];
         for v in 0..2 {
-            x[v] = _mm256_mul_ps(_mm256_cvtepi32_ps(acc[v]), _mm256_loadu_ps(c.scale.add(8 * v)));
-            if PATH == Path::Activation as u8 && e.float_bias {
-                x[v] = _mm256_add_ps(x[v], _mm256_loadu_ps(c.float_bias.add(8 * v)));
-            }
+            x[v] = scaled::<PATH>(acc[v], c, 8 * v);
         }
         match e.residual {
             Some(residual) if PATH == Path::Residual as u8 => with_residual(x, load_bytes(r, c.width), residual),
@@ -209,10 +222,6 @@ pub(in crate::qconv) unsafe fn store(acc: [__m256i; 2], c: &Columns, e: &Epilogu
         }
         if e.out == OutputKind::F32 {
             return store_floats(x, c.width, y.cast());
-        }
-        if e.activation.is_some() {
-            let q = bytes::<{ Path::Activation as u8 }>([x, x], e, &Bounds::of(e));
-            return store_bytes(_mm256_castsi256_si128(q), y, c.width);
         }
         let mut q = acc;
         for v in 0..2 {

@@ -3,26 +3,32 @@
 //! A closure has not the instruction set of the function that it stands in, so there is none here.
 #![allow(unsafe_code, reason = "intrinsics of an instruction set that the caller enables")]
 
-use crate::qconv::activation::{Curve, Form, PIECE_BITS};
+use crate::qconv::activation::{Curve, FRACTION_BITS, Form, MIDDLE, PIECE_BITS};
 use std::arch::x86_64::*;
 
-/// [`Activation::eval`](crate::qconv::Activation::eval) of each lane of two vectors, rounded: words in the order of
-/// `vpackssdw`. The argument is one that an i32 holds.
+/// [`Activation::eval`](crate::qconv::Activation::eval) of each lane of two vectors, rounded, with the zero point: words in
+/// the order of `vpackssdw`. The argument is one that an i32 holds. A curve has the zero point in its table.
 ///
 /// # Safety
 /// AVX-512 is enabled in the caller, which this is inlined into.
 #[inline(always)]
-pub(in crate::qconv) unsafe fn levels(form: &Form, v: [__m512; 2]) -> __m512i {
+pub(in crate::qconv) unsafe fn levels(form: &Form, v: [__m512; 2], zero: __m512i) -> __m512i {
     // SAFETY: by the caller's promise.
     unsafe {
         match form {
             Form::HardSwish(factor) => {
-                let (a, b) = (hardswish(v[0], *factor), hardswish(v[1], *factor));
-                _mm512_packs_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b))
+                _mm512_adds_epi16(rounded_words([hardswish(v[0], *factor), hardswish(v[1], *factor)]), zero)
             }
-            Form::Curve(c) => curve(c, _mm512_packs_epi32(_mm512_cvtps_epi32(v[0]), _mm512_cvtps_epi32(v[1]))),
+            Form::Curve(c) => curve(c, rounded_words(v)),
         }
     }
+}
+
+/// Two vectors of values as words in the order of `vpackssdw`.
+#[inline(always)]
+pub(super) unsafe fn rounded_words(v: [__m512; 2]) -> __m512i {
+    // SAFETY: as in `levels`.
+    unsafe { _mm512_packs_epi32(_mm512_cvtps_epi32(v[0]), _mm512_cvtps_epi32(v[1])) }
 }
 
 #[inline(always)]
@@ -37,14 +43,12 @@ unsafe fn hardswish(v: __m512, factor: f32) -> __m512 {
 
 #[inline(always)]
 unsafe fn curve(c: &Curve, x: __m512i) -> __m512i {
-    // SAFETY: the tables have 64 words each, and their alignment.
+    // SAFETY: the tables have 64 words each, and their alignment. Of an index six bits count.
     unsafe {
-        let u = _mm512_min_epu16(_mm512_abs_epi16(x), _mm512_set1_epi16(i16::MAX));
-        let piece = _mm512_srli_epi16::<PIECE_BITS>(u);
-        let along = _mm512_slli_epi16::<{ 16 - PIECE_BITS }>(u);
-        let rise = _mm512_mulhi_epu16(entries(c.rise.as_ptr().cast(), piece), along);
-        let y = _mm512_adds_epi16(_mm512_mulhrs_epi16(x, _mm512_set1_epi16(c.half)), entries(c.base.as_ptr(), piece));
-        _mm512_mulhrs_epi16(_mm512_adds_epi16(y, rise), _mm512_set1_epi16(c.round))
+        let x = _mm512_xor_si512(x, _mm512_set1_epi16(MIDDLE));
+        let t = _mm512_shldi_epi16::<{ 16 - PIECE_BITS as i32 }>(x, x);
+        let rise = _mm512_mulhrs_epi16(entries(c.rise.as_ptr(), t), t);
+        _mm512_srai_epi16::<FRACTION_BITS>(_mm512_adds_epi16(entries(c.base.as_ptr(), t), rise))
     }
 }
 

@@ -7,7 +7,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores through the pointers of a tile")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
-use super::activation::levels;
+use super::activation::{levels, rounded_words};
 use crate::bytes512::{SHIFT, ones, shifted};
 use crate::qconv::pack::LANES;
 use crate::qconv::spec::OutputKind;
@@ -20,7 +20,7 @@ use std::arch::x86_64::*;
 /// The columns are valid for `NV` vectors, in the packed order for u8 and the natural one for f32; `y` and `r` for
 /// their width.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
 pub(in crate::qconv) unsafe fn store<const NV: usize>(
     acc: &[__m512i; NV],
     c: &Columns,
@@ -64,7 +64,7 @@ pub(super) unsafe fn store_by<const NV: usize, const PATH: u8>(
     unsafe {
         let mut x = [_mm512_setzero_ps(); NV];
         for v in 0..NV {
-            x[v] = scaled_by::<PATH>(acc[v], c, v * LANES, e);
+            x[v] = scaled_by::<PATH>(acc[v], c, v * LANES);
         }
         if let (true, Some((m, z))) = (PATH == Path::Residual as u8, e.residual) {
             let r = shifted_residual::<NV>(r, c.width);
@@ -99,15 +99,15 @@ pub(super) unsafe fn store_by<const NV: usize, const PATH: u8>(
     }
 }
 
-/// `f32(acc)·m`, and a float bias before an activation, of the vector at column `at`.
+/// `f32(acc)·m`, or before an activation `f32(acc)·m + b` rounded once, of the vector at column `at`.
 #[inline(always)]
-pub(in crate::qconv) unsafe fn scaled_by<const PATH: u8>(acc: __m512i, c: &Columns, at: usize, e: &Epilogue) -> __m512 {
+pub(in crate::qconv) unsafe fn scaled_by<const PATH: u8>(acc: __m512i, c: &Columns, at: usize) -> __m512 {
     // SAFETY: columns are padded to whole vectors.
     unsafe {
-        let x = _mm512_mul_ps(_mm512_cvtepi32_ps(acc), _mm512_loadu_ps(c.scale.add(at)));
-        match PATH == Path::Activation as u8 && e.float_bias {
-            true => _mm512_add_ps(x, _mm512_loadu_ps(c.float_bias.add(at))),
-            false => x,
+        let (acc, m) = (_mm512_cvtepi32_ps(acc), _mm512_loadu_ps(c.scale.add(at)));
+        match PATH == Path::Activation as u8 {
+            true => _mm512_fmadd_ps(acc, m, _mm512_loadu_ps(c.float_bias.add(at))),
+            false => _mm512_mul_ps(acc, m),
         }
     }
 }
@@ -118,11 +118,11 @@ pub(in crate::qconv) unsafe fn scaled_by<const PATH: u8>(acc: __m512i, c: &Colum
 pub(in crate::qconv) unsafe fn words<const PATH: u8>(x: [__m512; 2], e: &Epilogue) -> __m512i {
     // SAFETY: the caller enables the features.
     unsafe {
-        let words = match &e.activation {
-            Some(form) if PATH == Path::Activation as u8 => levels(form, x),
-            _ => _mm512_packs_epi32(_mm512_cvtps_epi32(x[0]), _mm512_cvtps_epi32(x[1])),
-        };
-        _mm512_adds_epi16(words, _mm512_set1_epi16(e.zero_point as i16))
+        let zero = _mm512_set1_epi16(e.zero_point as i16);
+        match &e.activation {
+            Some(form) if PATH == Path::Activation as u8 => levels(form, x, zero),
+            _ => _mm512_adds_epi16(rounded_words(x), zero),
+        }
     }
 }
 
@@ -141,7 +141,7 @@ pub(super) unsafe fn store_side<const NV: usize, const MR: usize, const PATH: u8
         let (c, e) = (&t.columns, t.epilogue);
         let mut x = [_mm512_setzero_ps(); 4];
         for k in 0..4 {
-            x[k] = scaled_by::<PATH>(acc[i + k / NV][k % NV], c, k % NV * LANES, e);
+            x[k] = scaled_by::<PATH>(acc[i + k / NV][k % NV], c, k % NV * LANES);
         }
         if let (true, Some((m, z))) = (PATH == Path::Residual as u8, e.residual) {
             let (shift, m) = (_mm512_set1_ps(SHIFT + z as f32), _mm512_set1_ps(m));
@@ -224,7 +224,7 @@ unsafe fn shifted_residual<const NV: usize>(r: *const u8, width: usize) -> [__m5
 
 /// `f32(acc)·m [+ bias]` of the vector at column `at`.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
 unsafe fn scaled(acc: __m512i, c: &Columns, at: usize, e: &Epilogue) -> __m512 {
     // SAFETY: columns are padded to whole vectors.
     unsafe {
@@ -235,7 +235,7 @@ unsafe fn scaled(acc: __m512i, c: &Columns, at: usize, e: &Epilogue) -> __m512 {
 
 /// `v + f32(r - zr)·mr`.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
 fn with_residual(v: __m512, r: __m512i, (m, z): (f32, i32)) -> __m512 {
     let r = _mm512_cvtepi32_ps(_mm512_sub_epi32(r, _mm512_set1_epi32(z)));
     _mm512_add_ps(v, _mm512_mul_ps(r, _mm512_set1_ps(m)))
@@ -243,7 +243,7 @@ fn with_residual(v: __m512, r: __m512i, (m, z): (f32, i32)) -> __m512 {
 
 /// `rne(min(v, qmax - zero_point))`.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
 fn rounded(v: __m512, e: &Epilogue) -> __m512i {
     _mm512_cvtps_epi32(_mm512_min_ps(v, _mm512_set1_ps((e.qmax - e.zero_point) as f32)))
 }
@@ -255,7 +255,7 @@ fn mask(width: usize, lanes: usize) -> u64 {
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
 unsafe fn quad(acc: [__m512i; 4], c: &Columns, e: &Epilogue, y: *mut u8, r: *const u8) {
     // SAFETY: columns are padded to whole vectors; loads and stores are masked by the width.
     unsafe {
@@ -286,7 +286,7 @@ unsafe fn quad(acc: [__m512i; 4], c: &Columns, e: &Epilogue, y: *mut u8, r: *con
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
 unsafe fn pair(acc: [__m512i; 2], c: &Columns, e: &Epilogue, y: *mut u8, r: *const u8) {
     // SAFETY: as in `quad`.
     unsafe {
@@ -315,7 +315,7 @@ unsafe fn pair(acc: [__m512i; 2], c: &Columns, e: &Epilogue, y: *mut u8, r: *con
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
 unsafe fn single(acc: __m512i, c: &Columns, at: usize, e: &Epilogue, y: *mut u8, r: *const u8) {
     // SAFETY: as in `quad`.
     unsafe {
@@ -345,7 +345,7 @@ unsafe fn single(acc: __m512i, c: &Columns, at: usize, e: &Epilogue, y: *mut u8,
 /// # Safety
 /// The columns are valid from `at`; `y` and `r` point to the block's first element.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
 pub(in crate::qconv) unsafe fn store_f32(
     acc: __m512i,
     c: &Columns,
@@ -371,7 +371,7 @@ pub(in crate::qconv) unsafe fn store_f32(
 /// # Safety
 /// The table has 256 bytes.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
 pub(in crate::qconv) unsafe fn lookup(q: __m512i, table: *const u8) -> __m512i {
     // SAFETY: by the caller's promise.
     unsafe {

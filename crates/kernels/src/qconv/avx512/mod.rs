@@ -35,7 +35,7 @@ pub(super) fn select(nv: usize, left: usize) -> (usize, TileFn) {
 }
 
 /// `MR` rows by `16·NV` columns, four input bytes a step.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
 unsafe fn tile<const MR: usize, const NV: usize>(t: &Tile<'_>) {
     // SAFETY: the driver's pointers cover whole segments, whole blocks and the tile's output.
     unsafe {

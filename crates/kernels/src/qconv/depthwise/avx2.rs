@@ -11,7 +11,7 @@ use crate::Level;
 use crate::isa::evex_vnni;
 use crate::qconv::avx2::activation::{after, before};
 use crate::qconv::avx2::dot::{Dot, Evex, Vex};
-use crate::qconv::avx2::epilogue::{Bounds, store, store_bytes};
+use crate::qconv::avx2::epilogue::{Bounds, scaled, store, store_bytes};
 use crate::qconv::dense::Io;
 use crate::qconv::pack::LANES;
 use crate::qconv::tile::{Columns, Path};
@@ -332,10 +332,7 @@ impl Strip<'_> {
                 let (acc, y) = (*sums.add(i), y.add(i * io.y_stride));
                 let mut x = [_mm256_setzero_ps(); 4];
                 for v in 0..4 {
-                    x[v] = _mm256_mul_ps(_mm256_cvtepi32_ps(acc[v]), _mm256_loadu_ps(c.scale.add(8 * v)));
-                    if PATH == Path::Activation as u8 && e.float_bias {
-                        x[v] = _mm256_add_ps(x[v], _mm256_loadu_ps(c.float_bias.add(8 * v)));
-                    }
+                    x[v] = scaled::<PATH>(acc[v], c, 8 * v);
                 }
                 let form = e.activation.as_ref();
                 let words = [before::<PATH>(form, [x[0], x[1]]), before::<PATH>(form, [x[2], x[3]])];

@@ -90,8 +90,8 @@ pub(super) unsafe fn words_of<V: Vector, const PATH: u8>(acc: [V; 2], j: usize, 
     let lanes = V::BYTES / 4;
     // SAFETY: columns are padded to a whole block.
     unsafe {
-        let low = scaled_by::<PATH>(acc[0].widen(), c, j * lanes, e);
-        words::<PATH>([low, scaled_by::<PATH>(acc[1].widen(), c, (j + 1) * lanes, e)], e)
+        let low = scaled_by::<PATH>(acc[0].widen(), c, j * lanes);
+        words::<PATH>([low, scaled_by::<PATH>(acc[1].widen(), c, (j + 1) * lanes)], e)
     }
 }
 
@@ -158,7 +158,7 @@ impl Depthwise {
     ///
     /// # Safety
     /// AVX-512 is there; `io` is valid for the geometry; the scratch has [`Depthwise::staged_bytes`].
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
     pub(super) unsafe fn strip_avx512(&self, image: usize, oy: usize, io: &Io<'_>, scratch: &mut [u8]) {
         for b in &self.blocks {
             // SAFETY: as the caller's.
@@ -174,7 +174,7 @@ impl Depthwise {
         }
     }
 
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
     unsafe fn strip<V: Vector>(&self, image: usize, oy: usize, io: &Io<'_>, b: &Block, scratch: &mut [u8]) {
         let g = &self.geometry;
         let staged = Staged::by_column(self, V::BYTES, scratch.as_mut_ptr());
@@ -221,7 +221,7 @@ impl Depthwise {
     }
 
     /// Interleaves the input columns of `count` outputs from `ox` on.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
     #[allow(clippy::too_many_arguments, reason = "a position in the output and the operands")]
     pub(super) unsafe fn stage<V: Vector>(
         &self,
@@ -295,7 +295,7 @@ impl Depthwise {
 
 impl Strip<'_> {
     /// `count` pixels of `RO` output rows.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
     unsafe fn pixels<V: Vector, const RO: usize, const K: usize, const PATH: u8>(&self, count: usize, io: &Io<'_>) {
         let mut ox = 0;
         // SAFETY: by the caller's promise.

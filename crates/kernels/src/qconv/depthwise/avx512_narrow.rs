@@ -39,7 +39,7 @@ impl Depthwise {
     ///
     /// # Safety
     /// AVX-512 is there; `io` is valid for the geometry; the scratch has [`Depthwise::staged_bytes`].
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
     pub(super) unsafe fn strip_narrow<V: Vector>(
         &self,
         image: usize,
@@ -89,7 +89,7 @@ impl Depthwise {
 }
 
 impl Narrow<'_> {
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
     unsafe fn pixels<V: Vector, const RO: usize, const K: usize, const PATH: u8>(&self, io: &Io<'_>) {
         let side = 64 / V::BYTES;
         let mut ox = 0;
@@ -153,7 +153,7 @@ impl Narrow<'_> {
         ox: usize,
         j: usize,
     ) -> [[__m512; OX]; RO] {
-        let (g, e) = (&self.dw.geometry, &self.dw.epilogue);
+        let g = &self.dw.geometry;
         // SAFETY: staged columns reach as far as the last tap of the last pixel, and a vector beyond.
         unsafe {
             let mut acc = [[V::spread(column_of::<V, _>(self.columns.bias, j).cast()); OX]; RO];
@@ -177,14 +177,18 @@ impl Narrow<'_> {
                 }
             }
             let scale = _mm512_castsi512_ps(V::spread(column_of::<V, _>(self.columns.scale, j).cast()));
+            let bias = match PATH == ACTIVATION {
+                true => V::spread(column_of::<V, _>(self.columns.float_bias, j).cast()),
+                false => _mm512_setzero_si512(),
+            };
             let mut v = [[_mm512_setzero_ps(); OX]; RO];
             for row in 0..RO {
                 for i in 0..OX {
-                    v[row][i] = _mm512_mul_ps(_mm512_cvtepi32_ps(acc[row][i]), scale);
-                    if PATH == ACTIVATION && e.float_bias {
-                        let bias = V::spread(column_of::<V, _>(self.columns.float_bias, j).cast());
-                        v[row][i] = _mm512_add_ps(v[row][i], _mm512_castsi512_ps(bias));
-                    }
+                    let acc = _mm512_cvtepi32_ps(acc[row][i]);
+                    v[row][i] = match PATH == ACTIVATION {
+                        true => _mm512_fmadd_ps(acc, scale, _mm512_castsi512_ps(bias)),
+                        false => _mm512_mul_ps(acc, scale),
+                    };
                 }
             }
             v

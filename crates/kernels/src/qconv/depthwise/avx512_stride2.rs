@@ -51,7 +51,7 @@ impl Depthwise {
     ///
     /// # Safety
     /// AVX-512 is there; `io` is valid for the geometry, which is 3×3 at stride 2.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
     pub(super) unsafe fn row_stride2_avx512(&self, image: usize, oy: usize, io: &Io<'_>, scratch: &mut [u8]) {
         for b in &self.blocks {
             // SAFETY: as the caller's.
@@ -69,7 +69,7 @@ impl Depthwise {
         }
     }
 
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
     unsafe fn slide<V: Vector, const PATH: u8>(&self, image: usize, oy: usize, io: &Io<'_>, b: &Block) {
         let (g, c, e) = (&self.geometry, self.columns(b), &self.epilogue);
         let mut lines = [(self.border[b.channel..].as_ptr(), 0); 3];

@@ -16,7 +16,7 @@ mod run;
 
 use super::geometry::Geometry;
 use super::pack::{self, LANES, Source};
-use super::spec::{Bias, OutputKind};
+use super::spec::OutputKind;
 use super::tile::{Columns, Epilogue, Path};
 use crate::buffer::ALIGN;
 use crate::{AlignedVec, Isa, KernelError, Level};
@@ -82,7 +82,7 @@ impl Depthwise {
             column += lanes;
             start += weight_bytes(isa, &geometry, rows, lanes);
         }
-        let float = matches!(src.bias, Bias::F32(_));
+        let float = src.has_addend();
         let mut dw = Depthwise {
             isa,
             blocks,
@@ -116,8 +116,8 @@ impl Depthwise {
             self.bias[b.column + col] = folded[c];
             let at = b.column + if self.is_natural() { within } else { col };
             self.scale[at] = src.requant.multiplier[c];
-            if let Bias::F32(f) = src.bias {
-                self.float_bias[at] = f[c];
+            if src.has_addend() {
+                self.float_bias[at] = src.addend(c);
             }
             let w = &src.weights[c * taps..(c + 1) * taps];
             let out = &mut self.weights[b.start..];
