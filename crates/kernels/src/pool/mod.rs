@@ -58,6 +58,7 @@ macro_rules! each_block {
 use each_block;
 
 /// One output pixel of one image: taps at `(row · w + col) · c + first + channel`.
+#[derive(Clone, Copy)]
 struct Pixel<'a, T> {
     image: &'a [T],
     w: usize,

@@ -7,7 +7,7 @@ fn bytes(n: usize) -> Vec<u8> {
     (0..n).map(|i| (i * 7919 % 65521) as u8).collect()
 }
 
-/// Shapes: plain, dilated, overhanging (`ceil_mode`), many channels, one channel, a window of padding alone.
+/// Shapes: plain, dilated, overhanging (`ceil_mode`), many channels, one channel, a window of padding alone, few channels.
 fn shapes() -> Vec<PoolShape> {
     let base = PoolShape {
         n: 2,
@@ -33,6 +33,9 @@ fn shapes() -> Vec<PoolShape> {
         sized(PoolShape { n: 1, c: 300, kernel: [2, 5], ..base }, false),
         sized(PoolShape { n: 1, h: 1, kernel: [1, 3], pad: [0, 1, 0, 1], ..base }, false),
         sized(PoolShape { n: 1, h: 40, w: 40, c: 128, ..base }, true),
+        // Windows whose pixels fill whole vectors.
+        sized(PoolShape { w: 16, c: 32, kernel: [20, 4], stride: [1, 2], pad: [9, 0, 9, 0], ..base }, false),
+        sized(PoolShape { w: 64, c: 1, kernel: [1, 64], pad: [0; 4], ..base }, false),
     ]
 }
 

@@ -9,6 +9,7 @@ use super::over_images;
 use super::{avx2, avx512};
 use crate::pointwise::Quantize;
 use crate::quant::Dequantize;
+use crate::versions::versions;
 use crate::{Isa, KernelError, Level, ThreadPool};
 
 /// Elements of a gate that is repeated.
@@ -19,6 +20,8 @@ const REPEATED: usize = 4096;
 pub(super) struct Operands {
     pub gates: [u16; REPEATED],
     pub fixed: [i16; REPEATED],
+    /// Elements after which they repeat.
+    pub period: usize,
 }
 
 /// A product with a gate whose zero point is 0: sigmoids have such levels.
@@ -51,6 +54,7 @@ impl Gate {
     /// Most channels that are taken.
     pub const CHANNELS: usize = REPEATED;
 
+    #[inline(always)]
     fn operands(&self, b: u8) -> (u16, i16) {
         let one = (1u32 << self.bits) as f32;
         let v = f32::from(b) * self.m * one;
@@ -85,33 +89,33 @@ impl Gate {
         if c > REPEATED {
             return Err(KernelError::invalid("gate", format!("it has {c} channels; at most {REPEATED} are taken")));
         }
-        let start = || (Operands { gates: [0; REPEATED], fixed: [0; REPEATED] }, None);
-        over_images(pool, dims, a, b, y, rows_at_once(c), start, |(operands, known), (gate, image), times, a, y| {
+        let start = || (Operands { gates: [0; REPEATED], fixed: [0; REPEATED], period: 0 }, None);
+        let times = rows_at_once(c).min(dims[1]);
+        over_images(pool, dims, a, b, y, dims[1], start, |(operands, known), (gate, image), _, a, y| {
             if known.replace(image) != Some(image) {
-                self.repeat(gate, times, operands);
+                let mut levels = [0; REPEATED];
+                levels.chunks_exact_mut(c).take(times).for_each(|row| row.copy_from_slice(gate));
+                operands.period = times * c;
+                operands_on(self.isa, self, &levels, operands);
             }
             self.rows(a, operands, y);
         })
-    }
-
-    /// A gate's operands, so often one after another.
-    fn repeat(&self, b: &[u8], times: usize, out: &mut Operands) {
-        for (channel, level) in b.iter().enumerate() {
-            let (gate, fixed) = self.operands(*level);
-            for row in 0..times {
-                let at = place(row * b.len() + channel);
-                (out.gates[at], out.fixed[at]) = (gate, fixed);
-            }
-        }
     }
 
     fn rows(&self, a: &[u8], o: &Operands, y: &mut [u8]) {
         match self.isa.level() {
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => avx512::gate(self.isa, self, a, o, y),
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 | Level::AvxVnni => self.elements(avx2::gate(self.isa, self, a, o, y), a, o, y),
-            _ => self.elements(0, a, o, y),
+            level => {
+                for (a, y) in a.chunks(o.period).zip(y.chunks_mut(o.period)) {
+                    let done = match level {
+                        #[cfg(target_arch = "x86_64")]
+                        Level::Avx2 | Level::AvxVnni => avx2::gate(self.isa, self, a, o, y),
+                        _ => 0,
+                    };
+                    self.elements(done, a, o, y);
+                }
+            }
         }
     }
 
@@ -121,6 +125,22 @@ impl Gate {
             y[i] = self.element(a[i], o.gates[place(i)], o.fixed[place(i)]);
         }
     }
+}
+
+/// The operands of as many levels as repeat.
+#[inline(always)]
+fn operands(g: &Gate, levels: &[u8; REPEATED], out: &mut Operands) {
+    for first in (0..out.period).step_by(8) {
+        let (at, levels) = (place(first), &levels[first..first + 8]);
+        let (gates, fixed) = (&mut out.gates[at..at + 8], &mut out.fixed[at..at + 8]);
+        for i in 0..8 {
+            (gates[i], fixed[i]) = g.operands(levels[i]);
+        }
+    }
+}
+
+versions! {
+    fn operands_on(g: &Gate, levels: &[u8; REPEATED], out: &mut Operands) => operands
 }
 
 /// Rows of `c` channels that are taken together: whole blocks of 64 if that many fit, and a few of them.

@@ -49,6 +49,9 @@ impl Io<'_> {
     }
 }
 
+/// What a task does: `f(task, pixels, blocks)`, of blocks beside each other.
+type BlocksFn<'a> = dyn Fn(usize, Range<usize>, &[Block]) + Sync + 'a;
+
 /// Where accumulators start, and what they are multiplied by; for each column.
 #[derive(Clone, Copy)]
 struct Folded<'a> {
@@ -130,7 +133,9 @@ impl Dense {
     /// Runs all images. The caller has checked the lengths of everything.
     pub fn run(&self, pool: &ThreadPool, io: &Io<'_>, levels: Option<InputLevels>, scratch: &mut [u8]) {
         let (x, columns) = self.begin(pool, io.x, levels, scratch);
-        self.split(pool, &|_, rows, block| self.block(x, io, columns, rows, block));
+        self.split(pool, &|_, rows, blocks| {
+            blocks.iter().for_each(|b| self.block(x, io, columns, rows.clone(), b));
+        });
     }
 
     /// The input with its borders, and what stands beside the accumulators of each column.
@@ -164,18 +169,23 @@ impl Dense {
     /// Runs all images with a program as the epilogue. The caller has checked the lengths of everything.
     pub fn run_program(&self, pool: &ThreadPool, p: &ProgramRun<'_>, levels: Option<InputLevels>, scratch: &mut [u8]) {
         let (x, folded) = self.begin(pool, p.x, levels, scratch);
-        self.split(pool, &|task, rows, b| {
-            for first in rows.clone().step_by(PROGRAM_ROWS) {
+        self.split(pool, &|task, rows, blocks| {
+            // Of few rows, the blocks that fill a buffer together.
+            let together = (PROGRAM_ROWS / rows.len().max(1)).max(1);
+            for (blocks, first) in
+                blocks.chunks(together).flat_map(|b| rows.clone().step_by(PROGRAM_ROWS).map(move |first| (b, first)))
+            {
                 let rows = first..rows.end.min(first + PROGRAM_ROWS);
-                let columns = b.channel..b.channel + b.width;
+                let columns = blocks[0].channel..blocks.last().map_or(0, |b| b.channel + b.width);
+                let compute = |io: &Io<'_>| blocks.iter().for_each(|b| self.block(x, io, folded, rows.clone(), b));
                 // SAFETY: tasks have rows or blocks of their own.
-                unsafe { p.tile(task, rows.clone(), columns, |io| self.block(x, io, folded, rows, b)) };
+                unsafe { p.tile(task, rows.clone(), columns, compute) };
             }
         });
     }
 
-    /// Splits the work over threads: `f(task, pixels, block)`.
-    fn split(&self, pool: &ThreadPool, f: &(dyn Fn(usize, Range<usize>, &Block) + Sync)) {
+    /// Splits the work over threads.
+    fn split(&self, pool: &ThreadPool, f: &BlocksFn<'_>) {
         let (m, blocks) = (self.geometry.pixels(), &self.packed.blocks[..]);
         let parts = pool.threads();
         // Split what is larger, so that threads share the smaller operand.
@@ -192,14 +202,12 @@ impl Dense {
     }
 
     /// Output pixels `rows` of some blocks, in chunks whose input stays in cache.
-    fn part(&self, task: usize, rows: Range<usize>, blocks: &[Block], f: &dyn Fn(usize, Range<usize>, &Block)) {
+    fn part(&self, task: usize, rows: Range<usize>, blocks: &[Block], f: &BlocksFn<'_>) {
         let per_row = (self.walk.right * self.geometry.stride[0]).max(1);
         let chunk = (CHUNK_BYTES / per_row / CHUNK_ROWS).max(1) * CHUNK_ROWS;
         let chunk = if blocks.len() == 1 { rows.len().max(1) } else { chunk };
         for first in rows.clone().step_by(chunk) {
-            for block in blocks {
-                f(task, first..rows.end.min(first + chunk), block);
-            }
+            f(task, first..rows.end.min(first + chunk), blocks);
         }
     }
 

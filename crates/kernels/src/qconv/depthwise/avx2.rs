@@ -1,7 +1,7 @@
 //! Depthwise kernels in 256-bit vectors: input rows of a channel are interleaved into one dword, four rows of bytes for
 //! `vpdpbusd`, or two of words for `vpmaddwd`.
 //!
-//! As with 512 bits, columns are staged with their borders, at stride 1 two output rows share them, and the packs of the
+//! As with 512 bits, columns are staged with their borders, two output rows share them where that is no more, and the packs of the
 //! epilogue undo the order of the unpacks.
 #![allow(unsafe_code, reason = "vector loads and stores through the pointers of an output pixel")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
@@ -299,7 +299,7 @@ impl Strip<'_> {
             let mut acc = [[_mm256_loadu_si256(self.columns.bias.add(8 * j).cast()); OX]; RO];
             let mut w = self.dw.weights.as_ptr().add(self.block.start + j * BYTES);
             let first = self.staged.add(ox * step + j * BYTES);
-            let (groups, kw) = if K == 0 { (self.dw.groups(), g.kw) } else { ((K + RO - 1).div_ceil(T::LINES), K) };
+            let (groups, kw) = if K == 0 { (self.dw.groups(), g.kw) } else { (K.div_ceil(T::LINES), K) };
             for group in 0..groups {
                 let mut x = first.add(group * 4 * BYTES);
                 for _ in 0..kw {

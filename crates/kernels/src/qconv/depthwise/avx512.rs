@@ -1,7 +1,7 @@
 //! Depthwise kernels with `vpdpbusd`: four input rows of a channel are interleaved into one dword.
 //!
-//! Columns are staged, interleaved and with their borders, in a scratch that stays in L1; at stride 1 two output
-//! rows share them. The unpacks that interleave leave channels in the order that the packs of the epilogue undo.
+//! Columns are staged, interleaved and with their borders, in a scratch that stays in L1; two output rows share them where
+//! the input rows of both fill no more dwords than those of one. The unpacks that interleave leave channels in the order that the packs of the epilogue undo.
 #![allow(unsafe_code, reason = "vector loads and stores through the pointers of an output pixel")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 #![allow(clippy::manual_map, reason = "a closure would not have the caller's instruction set")]
@@ -373,7 +373,7 @@ impl Strip<'_> {
             let mut acc = [[V::load_all(column_of::<V, _>(self.columns.bias, j).cast()); OX]; RO];
             let mut w = self.weights.add(j * V::BYTES).cast::<u8>();
             let first = self.staged.add(ox * step + j * V::BYTES);
-            let (quads, kw) = if K == 0 { (self.dw.groups(), g.kw) } else { ((K + RO - 1).div_ceil(4), K) };
+            let (quads, kw) = if K == 0 { (self.dw.groups(), g.kw) } else { (K.div_ceil(4), K) };
             for quad in 0..quads {
                 let mut x = first.add(quad * 4 * V::BYTES);
                 for _ in 0..kw {

@@ -158,7 +158,7 @@ impl Narrow<'_> {
         unsafe {
             let mut acc = [[V::spread(column_of::<V, _>(self.columns.bias, j).cast()); OX]; RO];
             let mut w = self.weights.add(j * V::BYTES);
-            let (quads, kw) = if K == 0 { (self.dw.groups(), g.kw) } else { ((K + RO - 1).div_ceil(4), K) };
+            let (quads, kw) = if K == 0 { (self.dw.groups(), g.kw) } else { (K.div_ceil(4), K) };
             for quad in 0..quads {
                 let first = self.staged.at(quad, j).add(ox * V::BYTES);
                 for kx in 0..kw {

@@ -71,8 +71,10 @@ impl Depthwise {
     pub fn new(isa: Isa, geometry: Geometry, src: &Source<'_>, epilogue: Epilogue) -> Result<Depthwise, KernelError> {
         let (c, taps) = (geometry.c, geometry.kh * geometry.kw);
         let folded = pack::fold_bias(src, taps)?;
-        // Two output rows overlap in all but one input row.
-        let rows = if geometry.stride[0] == 1 && geometry.dilation[0] == 1 && geometry.oh > 1 { 2 } else { 1 };
+        // Two output rows where the input rows of both fill no more dwords than those of one.
+        let (g, lines) = (&geometry, lines(isa));
+        let both = (g.kh + g.stride[0]).div_ceil(lines) == g.kh.div_ceil(lines);
+        let rows = if both && g.dilation[0] == 1 && g.oh > 1 { 2 } else { 1 };
         let mut blocks = Vec::new();
         let (mut channel, mut column, mut start) = (0, 0, 0);
         for lanes in split(c, isa) {
@@ -124,9 +126,9 @@ impl Depthwise {
             match self.isa.level() {
                 Level::Portable => (0..taps).for_each(|t| out[t * LANES + col] = w[t]),
                 Level::Avx512 | Level::AvxVnni => {
-                    // By four rows, column and output row: four rows in a dword, shifted by one for the second.
+                    // By four rows, column and output row: four rows in a dword, further down for the second.
                     for (i, copy) in (0..taps * self.rows).map(|i| (i / self.rows, i % self.rows)) {
-                        let (row, kx) = (i / self.geometry.kw + copy, i % self.geometry.kw);
+                        let (row, kx) = (i / self.geometry.kw + copy * self.geometry.stride[0], i % self.geometry.kw);
                         let at = (row / 4 * self.geometry.kw + kx) * self.rows + copy;
                         out[(at * b.lanes + col) * 4 + row % 4] = w[i];
                     }
@@ -134,7 +136,7 @@ impl Depthwise {
                 Level::Avx2 => {
                     // The same with two rows of words.
                     for (i, copy) in (0..taps * self.rows).map(|i| (i / self.rows, i % self.rows)) {
-                        let (row, kx) = (i / self.geometry.kw + copy, i % self.geometry.kw);
+                        let (row, kx) = (i / self.geometry.kw + copy * self.geometry.stride[0], i % self.geometry.kw);
                         let at = (row / 2 * self.geometry.kw + kx) * self.rows + copy;
                         let at = (at * b.lanes + col) * 4 + row % 2 * 2;
                         out[at..at + 2].copy_from_slice(&i16::from(w[i]).to_le_bytes().map(u8::cast_signed));
@@ -151,7 +153,7 @@ impl Depthwise {
 
     /// Input rows of a strip, by those that share a dword.
     fn groups(&self) -> usize {
-        (self.geometry.kh + self.rows - 1).div_ceil(lines(self.isa))
+        self.geometry.kh.div_ceil(lines(self.isa))
     }
 
     /// Whether the operands of the epilogue stand in natural order, not in that of the accumulators: floats are stored so,
@@ -215,7 +217,7 @@ fn weight_bytes(isa: Isa, g: &Geometry, rows: usize, lanes: usize) -> usize {
     let taps = g.kh * g.kw;
     match isa.level() {
         Level::Portable => taps * LANES,
-        _ => (g.kh + rows - 1).div_ceil(lines(isa)) * g.kw * rows * lanes * 4,
+        _ => g.kh.div_ceil(lines(isa)) * g.kw * rows * lanes * 4,
     }
 }
 
