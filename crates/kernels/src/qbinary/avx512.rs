@@ -99,22 +99,20 @@ pub(super) fn gate(isa: Isa, g: &Gate, a: &[u8], o: &Operands, y: &mut [u8]) {
 unsafe fn gate_avx512(g: &Gate, a: &[u8], o: &Operands, y: &mut [u8]) {
     let (qmin, qmax) = (_mm512_set1_epi8(g.y.qmin as i8), _mm512_set1_epi8(g.y.qmax as i8));
     let (zero, bits) = (_mm512_setzero_si512(), _mm_cvtsi32_si128(g.bits as i32));
-    let (mut start, mut at) = (0, 0);
-    while start < a.len() {
-        let count = (a.len() - start).min(o.period - at).min(64);
-        let mask = ones(count);
-        // SAFETY: bytes are masked by the length; operands are whole blocks, and so is where they end.
-        unsafe {
-            let x = _mm512_maskz_loadu_epi8(mask, a.as_ptr().add(start).cast());
-            let (gates, fixed) = (o.gates.as_ptr().add(at), o.fixed.as_ptr().add(at));
-            let low = _mm512_mulhi_epu16(_mm512_unpacklo_epi8(zero, x), _mm512_loadu_si512(gates.cast()));
-            let high = _mm512_mulhi_epu16(_mm512_unpackhi_epi8(zero, x), _mm512_loadu_si512(gates.add(32).cast()));
-            let low = _mm512_sra_epi16(_mm512_adds_epi16(low, _mm512_loadu_si512(fixed.cast())), bits);
-            let high = _mm512_sra_epi16(_mm512_adds_epi16(high, _mm512_loadu_si512(fixed.add(32).cast())), bits);
-            let q = _mm512_max_epu8(_mm512_min_epu8(_mm512_packus_epi16(low, high), qmax), qmin);
-            _mm512_mask_storeu_epi8(y.as_mut_ptr().add(start).cast(), mask, q);
+    for first in (0..a.len()).step_by(o.period) {
+        for at in (0..(a.len() - first).min(o.period)).step_by(64) {
+            let (start, mask) = (first + at, ones((a.len() - first).min(o.period) - at));
+            // SAFETY: bytes are masked by the length; operands are whole blocks, and so is where they end.
+            unsafe {
+                let x = _mm512_maskz_loadu_epi8(mask, a.as_ptr().add(start).cast());
+                let (gates, fixed) = (o.gates.as_ptr().add(at), o.fixed.as_ptr().add(at));
+                let low = _mm512_mulhi_epu16(_mm512_unpacklo_epi8(zero, x), _mm512_loadu_si512(gates.cast()));
+                let high = _mm512_mulhi_epu16(_mm512_unpackhi_epi8(zero, x), _mm512_loadu_si512(gates.add(32).cast()));
+                let low = _mm512_sra_epi16(_mm512_adds_epi16(low, _mm512_loadu_si512(fixed.cast())), bits);
+                let high = _mm512_sra_epi16(_mm512_adds_epi16(high, _mm512_loadu_si512(fixed.add(32).cast())), bits);
+                let q = _mm512_max_epu8(_mm512_min_epu8(_mm512_packus_epi16(low, high), qmax), qmin);
+                _mm512_mask_storeu_epi8(y.as_mut_ptr().add(start).cast(), mask, q);
+            }
         }
-        start += count;
-        at = if at + count == o.period { 0 } else { at + count };
     }
 }

@@ -8,6 +8,7 @@ use super::over_images;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
 use crate::pointwise::Quantize;
+use crate::pointwise::math::MAGIC;
 use crate::quant::Dequantize;
 use crate::versions::versions;
 use crate::{Isa, KernelError, Level, ThreadPool};
@@ -56,10 +57,11 @@ impl Gate {
 
     #[inline(always)]
     fn operands(&self, b: u8) -> (u16, i16) {
-        let one = (1u32 << self.bits) as f32;
-        let v = f32::from(b) * self.m * one;
-        let fixed = self.y.zero_point as f32 * one - (self.za as f32 * v).round_ties_even() + one / 2.0;
-        ((v * 256.0).round_ties_even() as u16, fixed as i16)
+        let v = f32::from(b) * self.m * (1u32 << self.bits) as f32;
+        // Both are far below 2²², where this sum rounds to an integer.
+        let rounded = |x: f32| (x + MAGIC).to_bits().wrapping_sub(MAGIC.to_bits()).cast_signed();
+        let fixed = (self.y.zero_point << self.bits) - rounded(self.za as f32 * v) + (1 << (self.bits - 1));
+        (rounded(v * 256.0) as u16, fixed.clamp(i16::MIN.into(), i16::MAX.into()) as i16)
     }
 
     /// One element.
