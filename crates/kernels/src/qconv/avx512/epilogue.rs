@@ -38,12 +38,8 @@ pub(in crate::qconv) unsafe fn store<const NV: usize>(
         }
         match NV {
             4 => quad([acc[0], acc[1], acc[2], acc[3]], c, e, y, r),
-            3 => {
-                pair([acc[0], acc[1]], c, e, y, r);
-                single(acc[2], c, 32, e, y.add(32), r.wrapping_add(32));
-            }
             2 => pair([acc[0], acc[1]], c, e, y, r),
-            _ => single(acc[0], c, 0, e, y, r),
+            _ => single(acc[0], c, e, y, r),
         }
     }
 }
@@ -83,18 +79,15 @@ pub(super) unsafe fn store_by<const NV: usize, const PATH: u8>(
             }
             return;
         }
-        if NV >= 2 {
-            let w = bounded_words(words::<PATH>([x[0], x[NV.min(2) - 1]], e), e);
+        if NV == 2 {
+            let w = bounded_words(words::<PATH>([x[0], x[NV - 1]], e), e);
             _mm256_mask_storeu_epi8(y.cast(), mask(c.width, 32) as u32, _mm512_cvtepi16_epi8(w));
-        }
-        if NV % 2 == 1 {
-            let w = words::<PATH>([x[NV - 1], x[NV - 1]], e);
+        } else {
+            let w = words::<PATH>([x[0], x[0]], e);
             // A dword of each lane: the others repeat it.
             let each = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
             let q = _mm512_permutexvar_epi32(each, bounded(_mm512_packus_epi16(w, w), e));
-            let width = c.width - (NV - 1) * LANES;
-            let to = y.add((NV - 1) * LANES);
-            _mm_mask_storeu_epi8(to.cast(), mask(width, LANES) as u16, _mm512_castsi512_si128(q));
+            _mm_mask_storeu_epi8(y.cast(), mask(c.width, LANES) as u16, _mm512_castsi512_si128(q));
         }
     }
 }
@@ -208,15 +201,13 @@ unsafe fn shifted_residual<const NV: usize>(r: *const u8, width: usize) -> [__m5
             (out[0], out[NV.min(2) - 1], out[NV.min(3) - 1], out[NV - 1]) = (all[0], all[1], all[2], all[3]);
             return out;
         }
-        if NV >= 2 {
+        if NV == 2 {
             let r = _mm512_cvtepu8_epi16(_mm256_maskz_loadu_epi8(mask(width, 32) as u32, r.cast()));
             out[0] = _mm512_castsi512_ps(_mm512_unpacklo_epi16(r, high));
-            out[NV.min(2) - 1] = _mm512_castsi512_ps(_mm512_unpackhi_epi16(r, high));
-        }
-        if NV % 2 == 1 {
-            let (r, width) = (r.wrapping_add((NV - 1) * LANES), width - (NV - 1) * LANES);
+            out[NV - 1] = _mm512_castsi512_ps(_mm512_unpackhi_epi16(r, high));
+        } else {
             let r = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask(width, LANES) as u16, r.cast()));
-            out[NV - 1] = _mm512_castsi512_ps(_mm512_or_si512(r, _mm512_set1_epi32(0x4b00_0000)));
+            out[0] = _mm512_castsi512_ps(_mm512_or_si512(r, _mm512_set1_epi32(0x4b00_0000)));
         }
         out
     }
@@ -316,11 +307,11 @@ unsafe fn pair(acc: [__m512i; 2], c: &Columns, e: &Epilogue, y: *mut u8, r: *con
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
-unsafe fn single(acc: __m512i, c: &Columns, at: usize, e: &Epilogue, y: *mut u8, r: *const u8) {
+unsafe fn single(acc: __m512i, c: &Columns, e: &Epilogue, y: *mut u8, r: *const u8) {
     // SAFETY: as in `quad`.
     unsafe {
-        let mut v = scaled(acc, c, at, e);
-        let mask = mask(c.width - at, LANES) as u16;
+        let mut v = scaled(acc, c, 0, e);
+        let mask = mask(c.width, LANES) as u16;
         if let Some(residual) = e.residual {
             v = with_residual(v, _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, r.cast())), residual);
         }

@@ -1,4 +1,4 @@
-//! Tiles in 512-bit vectors with `vpdpbusd`: 6×64, 8×48, 14×32, 14×16 and what remains below them.
+//! Tiles in 512-bit vectors with `vpdpbusd`: 6×64, 14×32, 14×16 and what remains below them.
 #![allow(unsafe_code, reason = "vector loads and stores through the pointers of a tile")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
@@ -17,10 +17,6 @@ pub(super) fn select(nv: usize, left: usize) -> (usize, TileFn) {
         (4, 4..) => (4, tile::<4, 4>),
         (4, 2..) => (2, tile::<2, 4>),
         (4, _) => (1, tile::<1, 4>),
-        (3, 8..) => (8, tile::<8, 3>),
-        (3, 4..) => (4, tile::<4, 3>),
-        (3, 2..) => (2, tile::<2, 3>),
-        (3, _) => (1, tile::<1, 3>),
         (2, 14..) => (14, tile::<14, 2>),
         (2, 7..) => (7, tile::<7, 2>),
         (2, 4..) => (4, tile::<4, 2>),
@@ -76,7 +72,7 @@ unsafe fn tile<const MR: usize, const NV: usize>(t: &Tile<'_>) {
                 ($path:expr, $($i:literal)*) => {
                     $(if $i < MR {
                         // Rows that fill 64 bytes together; what is left of them alone.
-                        let side = const { if NV < 3 { 4 / NV } else { 1 } };
+                        let side = const { 4 / NV };
                         if side > 1 && $i / side * side + side <= MR {
                             if $i % side == 0 {
                                 epilogue::store_side::<NV, MR, { $path as u8 }>(&acc, $i, &t);
