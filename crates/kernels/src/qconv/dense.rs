@@ -119,7 +119,7 @@ impl Dense {
 
     /// Rows and columns of the tile of the first block.
     pub fn tile(&self) -> (usize, usize) {
-        super::tile::largest(self.isa, self.packed.blocks.first().map_or(1, |b| b.nv))
+        self.packed.blocks.first().map_or((1, pack::LANES), |b| super::tile::largest(self.isa, b))
     }
 
     /// The instruction set's part of the kernel's name.
@@ -226,7 +226,7 @@ impl Dense {
         let mut table = Table::default();
         let mut m = rows.start;
         while m < rows.end {
-            let (mr, kernel) = select(self.isa, b.nv, rows.end - m);
+            let (mr, kernel) = select(self.isa, b, rows.end - m);
             let run = rows.end.min(self.walk.even_until(m)) - m;
             let even = run >= mr && self.placement.is_dense();
             self.walk.offsets(m, &mut table.x[..if even { 1 } else { mr }]);

@@ -184,8 +184,12 @@ fn split(channels: usize, isa: Isa) -> Vec<usize> {
     if isa.level() != Level::Avx512 {
         return vec![1; n];
     }
-    // Rows of four, two or one vectors are stored 64 bytes at a time.
-    std::iter::repeat_n(4, n / 4).chain([n % 4 / 2 * 2, n % 2]).filter(|nv| *nv > 0).collect()
+    // Rows of four, two or one vectors are stored 64 bytes at a time; of the last, half may be empty.
+    let rest = match channels % (4 * LANES) {
+        17..=24 => [1, 1],
+        _ => [n % 4 / 2 * 2, n % 2],
+    };
+    std::iter::repeat_n(4, n / 4).chain(rest).filter(|nv| *nv > 0).collect()
 }
 
 /// A bound on the magnitude of what is rounded, before activation or residual.
@@ -239,6 +243,7 @@ mod tests {
         assert_eq!(split(112, isa), [4, 2, 1]);
         assert_eq!(split(64, isa), [4]);
         assert_eq!(split(10, isa), [1]);
+        assert_eq!(split(24, isa), [1, 1]);
         assert_eq!(split(1000, isa), [vec![4; 15], vec![2, 1]].concat());
     }
 }

@@ -1,7 +1,7 @@
 //! The interface between the drivers and the files of the instruction sets.
 
 use super::activation::Form;
-use super::pack::{self, Source};
+use super::pack::{self, Block, Source};
 use super::spec::OutputKind;
 use crate::{AlignedVec, Isa, KernelError, Level};
 
@@ -177,20 +177,20 @@ impl Tile<'_> {
 /// The instruction set is there; every pointer is valid for what the tiles' shape reads and writes.
 pub(super) type TileFn = unsafe fn(&Tile<'_>);
 
-/// The kernel for a block of `nv` vectors with `left` rows to go: how many it takes, and the function.
-pub(super) fn select(isa: Isa, nv: usize, left: usize) -> (usize, TileFn) {
+/// The kernel for a block with `left` rows to go: how many it takes, and the function.
+pub(super) fn select(isa: Isa, b: &Block, left: usize) -> (usize, TileFn) {
     #[cfg(target_arch = "x86_64")]
     match isa.level() {
-        Level::Avx512 => return super::avx512::select(nv, left),
+        Level::Avx512 => return super::avx512::select(b.width, b.nv, left),
         Level::AvxVnni => return super::avx2::dot::select(left),
         Level::Avx2 => return super::avx2::words::select(left),
         Level::Portable => {}
     }
-    let _ = (isa, nv, left, Level::Portable);
+    let _ = (isa, b, left, Level::Portable);
     super::portable::select()
 }
 
-/// Rows and channels of the largest tile for blocks of `nv` vectors.
-pub(super) fn largest(isa: Isa, nv: usize) -> (usize, usize) {
-    (select(isa, nv, usize::MAX).0, nv * super::pack::LANES)
+/// Rows and channels of the largest tile for a block.
+pub(super) fn largest(isa: Isa, b: &Block) -> (usize, usize) {
+    (select(isa, b, usize::MAX).0, b.nv * super::pack::LANES)
 }

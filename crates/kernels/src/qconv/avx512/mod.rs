@@ -10,9 +10,11 @@ use super::pack::LANES;
 use super::tile::{Path, Tile, TileFn};
 use std::arch::x86_64::*;
 
-/// The tile for a block of `nv` vectors with `left` rows to go.
-pub(super) fn select(nv: usize, left: usize) -> (usize, TileFn) {
+/// The tile for a block of so many channels in `nv` vectors, with `left` rows to go.
+pub(super) fn select(width: usize, nv: usize, left: usize) -> (usize, TileFn) {
     match (nv, left) {
+        (1, 14..) if width <= LANES / 2 => (14, tile_of_half::<14>),
+        (1, 7..) if width <= LANES / 2 => (7, tile_of_half::<7>),
         (4, 6..) => (6, tile::<6, 4>),
         (4, 4..) => (4, tile::<4, 4>),
         (4, 2..) => (2, tile::<2, 4>),
@@ -33,6 +35,19 @@ pub(super) fn select(nv: usize, left: usize) -> (usize, TileFn) {
 /// `MR` rows by `16·NV` columns, four input bytes a step.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
 unsafe fn tile<const MR: usize, const NV: usize>(t: &Tile<'_>) {
+    // SAFETY: by the caller's promise.
+    unsafe { tiles::<MR, NV, false>(t) }
+}
+
+/// `MR` rows by 8 columns: the upper half of each vector stays as it is.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
+unsafe fn tile_of_half<const MR: usize>(t: &Tile<'_>) {
+    // SAFETY: by the caller's promise.
+    unsafe { tiles::<MR, 1, true>(t) }
+}
+
+#[inline(always)]
+unsafe fn tiles<const MR: usize, const NV: usize, const HALF: bool>(t: &Tile<'_>) {
     // SAFETY: the driver's pointers cover whole segments, whole blocks and the tile's output.
     unsafe {
         let mut t = *t;
@@ -62,7 +77,10 @@ unsafe fn tile<const MR: usize, const NV: usize>(t: &Tile<'_>) {
                     for i in 0..MR {
                         let a = _mm512_set1_epi32(x[i].add(step * 4).cast::<i32>().read_unaligned());
                         for v in 0..NV {
-                            acc[i][v] = _mm512_dpbusd_epi32(acc[i][v], a, b[v]);
+                            acc[i][v] = match HALF {
+                                true => dot_of_half(acc[i][v], a, b[v]),
+                                false => _mm512_dpbusd_epi32(acc[i][v], a, b[v]),
+                            };
                         }
                     }
                 }
@@ -103,5 +121,15 @@ unsafe fn tile<const MR: usize, const NV: usize>(t: &Tile<'_>) {
             }
             t.next(MR);
         }
+    }
+}
+
+/// `vpdpbusd` of the lower halves: it takes half as long where vectors of 512 bits pass in two.
+#[inline(always)]
+unsafe fn dot_of_half(acc: __m512i, a: __m512i, b: __m512i) -> __m512i {
+    // SAFETY: the caller enables the features.
+    unsafe {
+        let (a, b) = (_mm512_castsi512_si256(a), _mm512_castsi512_si256(b));
+        _mm512_castsi256_si512(_mm256_dpbusd_epi32(_mm512_castsi512_si256(acc), a, b))
     }
 }
