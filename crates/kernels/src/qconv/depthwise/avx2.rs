@@ -17,6 +17,7 @@ use crate::qconv::pack::LANES;
 use crate::qconv::tile::{Columns, Path};
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 /// Channels of a block, and bytes of a vector.
 const BYTES: usize = 32;
@@ -113,6 +114,8 @@ struct Strip<'a> {
     /// First output row and column.
     oy: usize,
     ox: usize,
+    /// Whether there are two rows.
+    two: bool,
     /// Output columns.
     count: usize,
 }
@@ -125,14 +128,16 @@ impl Depthwise {
     ///
     /// # Safety
     /// The level's instructions are there; `io` is valid for the geometry; the scratch has [`Depthwise::staged_bytes`].
-    pub(super) unsafe fn strip_avx2(&self, image: usize, oy: usize, io: &Io<'_>, scratch: &mut [u8]) {
+    pub(super) unsafe fn strip_avx2(&self, image: usize, rows: Range<usize>, io: &Io<'_>, scratch: &mut [u8]) {
         let g = &self.geometry;
         let pitch = self.groups() * 4 * BYTES;
         for block in &self.blocks {
             for ox in (0..g.ow).step_by(self.strip_columns) {
                 let count = self.strip_columns.min(g.ow - ox);
                 let (staged, columns) = (scratch.as_mut_ptr(), self.columns(block));
-                let strip = Strip { dw: self, block, staged, pitch, columns, image, oy, ox, count };
+                let oy = rows.start;
+                let two = rows.len() == 2;
+                let strip = Strip { dw: self, block, staged, pitch, columns, image, oy, two, ox, count };
                 // SAFETY: as the caller's; the scratch holds a strip.
                 unsafe {
                     match self.isa.level() {
@@ -161,7 +166,7 @@ macro_rules! instructions {
                 unsafe {
                     s.stage::<$taps>(io);
                     // Loops over a known kernel unroll: their exits would be mispredicted.
-                    match (s.dw.rows == 2 && s.oy + 1 < g.oh, k) {
+                    match (s.two, k) {
                         (true, 3) => pixels::<2, 3>(s, io),
                         (true, 5) => pixels::<2, 5>(s, io),
                         (true, _) => pixels::<2, 0>(s, io),

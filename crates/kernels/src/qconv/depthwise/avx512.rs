@@ -1,7 +1,7 @@
 //! Depthwise kernels with `vpdpbusd`: four input rows of a channel are interleaved into one dword.
 //!
-//! Columns are staged, interleaved and with their borders, in a scratch that stays in L1; two output rows share them where
-//! the input rows of both fill no more dwords than those of one. The unpacks that interleave leave channels in the order that the packs of the epilogue undo.
+//! Columns are staged, interleaved and with their borders, in a scratch that stays in L1; output rows share them where
+//! their input rows fill no more dwords than those of one. The unpacks that interleave leave channels in the order that the packs of the epilogue undo.
 #![allow(unsafe_code, reason = "vector loads and stores through the pointers of an output pixel")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 #![allow(clippy::manual_map, reason = "a closure would not have the caller's instruction set")]
@@ -15,6 +15,7 @@ use crate::qconv::dense::Io;
 use crate::qconv::spec::OutputKind;
 use crate::qconv::tile::{Columns, Epilogue, Path};
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 /// Dwords of four bytes of a channel, one from each vector.
 #[inline(always)]
@@ -153,29 +154,69 @@ struct Strip<'a> {
     channel: usize,
 }
 
+/// Does something for each group of rows, first of four, if they are of a 5×5 kernel, then of two and one, with the size of
+/// a known kernel `k` and the path. A closure would not have the caller's instruction set.
+macro_rules! each_rows {
+    ($dw:expr, $rows:expr, $k:expr, |$row:ident, $RO:ident, $K:ident, $PATH:ident| $do:block) => {{
+        let mut $row = 0;
+        macro_rules! of {
+            ($ro:literal, $kernel:literal, $path:ident) => {{
+                const $RO: usize = $ro;
+                const $K: usize = $kernel;
+                const $PATH: u8 = $path;
+                $do;
+                $ro
+            }};
+        }
+        macro_rules! known {
+            ($path:ident, $left:expr) => {
+                match ($left, $k) {
+                    (4.., 5) => of!(4, 5, $path),
+                    (2.., 5) => of!(2, 5, $path),
+                    (_, 5) => of!(1, 5, $path),
+                    (2.., 3) => of!(2, 3, $path),
+                    (_, 3) => of!(1, 3, $path),
+                    (2.., _) => of!(2, 0, $path),
+                    (..) => of!(1, 0, $path),
+                }
+            };
+        }
+        while $row < $rows.len() {
+            let left = $rows.len() - $row;
+            $row += match $dw.epilogue.path {
+                Path::Plain => known!(PLAIN, left),
+                Path::Activation => known!(ACTIVATION, left),
+                _ if left >= 2 => of!(2, 0, GENERAL),
+                _ => of!(1, 0, GENERAL),
+            };
+        }
+    }};
+}
+pub(super) use each_rows;
+
 impl Depthwise {
-    /// One strip of output rows: as many as share staged columns.
+    /// Output rows that share staged columns.
     ///
     /// # Safety
     /// AVX-512 is there; `io` is valid for the geometry; the scratch has [`Depthwise::staged_bytes`].
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
-    pub(super) unsafe fn strip_avx512(&self, image: usize, oy: usize, io: &Io<'_>, scratch: &mut [u8]) {
+    pub(super) unsafe fn strip_avx512(&self, image: usize, rows: Range<usize>, io: &Io<'_>, scratch: &mut [u8]) {
         for b in &self.blocks {
             // SAFETY: as the caller's.
             unsafe {
                 match b.lanes {
-                    32 if self.is_narrow(b) => self.strip_narrow::<__m256i>(image, oy, io, b, scratch),
-                    16 if self.is_narrow(b) => self.strip_narrow::<__m128i>(image, oy, io, b, scratch),
-                    64 => self.strip::<__m512i>(image, oy, io, b, scratch),
-                    32 => self.strip::<__m256i>(image, oy, io, b, scratch),
-                    _ => self.strip::<__m128i>(image, oy, io, b, scratch),
+                    32 if self.is_narrow(b) => self.strip_narrow::<__m256i>(image, rows.clone(), io, b, scratch),
+                    16 if self.is_narrow(b) => self.strip_narrow::<__m128i>(image, rows.clone(), io, b, scratch),
+                    64 => self.strip_of::<__m512i>(image, rows.clone(), io, b, scratch),
+                    32 => self.strip_of::<__m256i>(image, rows.clone(), io, b, scratch),
+                    _ => self.strip_of::<__m128i>(image, rows.clone(), io, b, scratch),
                 }
             }
         }
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
-    unsafe fn strip<V: Vector>(&self, image: usize, oy: usize, io: &Io<'_>, b: &Block, scratch: &mut [u8]) {
+    unsafe fn strip_of<V: Vector>(&self, image: usize, rows: Range<usize>, io: &Io<'_>, b: &Block, scratch: &mut [u8]) {
         let g = &self.geometry;
         let staged = Staged::by_column(self, V::BYTES, scratch.as_mut_ptr());
         let mut strip = Strip {
@@ -185,38 +226,22 @@ impl Depthwise {
             columns: self.columns(b),
             mask: ones(b.width),
             dw: self,
-            pixel: (image * g.oh + oy) * g.ow,
+            pixel: 0,
             channel: b.channel,
         };
-        let two = self.rows == 2 && oy + 1 < g.oh;
-        let mut ox = 0;
-        while ox < g.ow {
+        // Loops over a known kernel unroll: their exits would be mispredicted.
+        let k = if g.kh == g.kw && V::BYTES == 64 { g.kw } else { 0 };
+        for ox in (0..g.ow).step_by(self.strip_columns) {
             let count = self.strip_columns.min(g.ow - ox);
             // SAFETY: the scratch holds a strip; pixels lie in the output.
             unsafe {
-                self.stage::<V>(image, oy, ox, count, io, b, &staged);
-                // Loops over a known kernel unroll: their exits would be mispredicted.
-                let k = if g.kh == g.kw && V::BYTES == 64 { g.kw } else { 0 };
-                macro_rules! known {
-                    ($rows:literal, $path:ident) => {
-                        match k {
-                            3 => strip.pixels::<V, $rows, 3, $path>(count, io),
-                            5 => strip.pixels::<V, $rows, 5, $path>(count, io),
-                            _ => strip.pixels::<V, $rows, 0, $path>(count, io),
-                        }
-                    };
-                }
-                match (two, self.epilogue.path) {
-                    (true, Path::Plain) => known!(2, PLAIN),
-                    (true, Path::Activation) => known!(2, ACTIVATION),
-                    (true, _) => strip.pixels::<V, 2, 0, GENERAL>(count, io),
-                    (false, Path::Plain) => known!(1, PLAIN),
-                    (false, Path::Activation) => known!(1, ACTIVATION),
-                    (false, _) => strip.pixels::<V, 1, 0, GENERAL>(count, io),
-                }
+                self.stage::<V>(image, rows.start, ox, count, io, b, &staged);
+                each_rows!(self, rows, k, |row, RO, K, PATH| {
+                    strip.weights = self.weights[b.start..].as_ptr().add(row * 4 * V::BYTES);
+                    strip.pixel = (image * g.oh + rows.start + row) * g.ow + ox;
+                    strip.pixels::<V, RO, K, PATH>(count, io);
+                });
             }
-            ox += count;
-            strip.pixel += count;
         }
     }
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores through the pointers of an output pixel")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
-use super::avx512::{ACTIVATION, PLAIN, Staged, column_of};
+use super::avx512::{ACTIVATION, GENERAL, PLAIN, Staged, column_of, each_rows};
 use super::{Block, Depthwise};
 use crate::bytes512::ones;
 use crate::qconv::avx512::epilogue::{bounded, words};
@@ -10,6 +10,7 @@ use crate::qconv::avx512::vector::Vector;
 use crate::qconv::dense::Io;
 use crate::qconv::tile::{Columns, Path};
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 /// Taps of a row whose places are known beforehand.
 const KNOWN: usize = 16;
@@ -35,7 +36,7 @@ impl Depthwise {
         b.lanes < 64 && matches!(self.epilogue.path, Path::Plain | Path::Activation)
     }
 
-    /// A strip of output rows: as many as share staged columns.
+    /// Output rows that share staged columns.
     ///
     /// # Safety
     /// AVX-512 is there; `io` is valid for the geometry; the scratch has [`Depthwise::staged_bytes`].
@@ -43,46 +44,38 @@ impl Depthwise {
     pub(super) unsafe fn strip_narrow<V: Vector>(
         &self,
         image: usize,
-        oy: usize,
+        rows: Range<usize>,
         io: &Io<'_>,
         b: &Block,
         scratch: &mut [u8],
     ) {
         let g = &self.geometry;
-        let two = self.rows == 2 && oy + 1 < g.oh;
+        let k = if g.kh == g.kw { g.kw } else { 0 };
         for ox in (0..g.ow).step_by(self.strip_columns) {
             let count = self.strip_columns.min(g.ow - ox);
             let staged = Staged::side_by_side(self, count, V::BYTES, scratch.as_mut_ptr());
-            let n = Narrow {
+            let mut n = Narrow {
                 dw: self,
                 taps: std::array::from_fn(|kx| staged.column(kx * g.dilation[1])),
                 staged,
                 weights: self.weights[b.start..].as_ptr().cast(),
                 columns: self.columns(b),
                 mask: ones(b.width),
-                pixel: (image * g.oh + oy) * g.ow + ox,
+                pixel: 0,
                 count,
                 channel: b.channel,
             };
             // SAFETY: the scratch holds a strip; pixels lie in the output.
             unsafe {
-                self.stage::<V>(image, oy, ox, count, io, b, &n.staged);
-                let k = if g.kh == g.kw { g.kw } else { 0 };
-                macro_rules! known {
-                    ($rows:literal, $path:ident) => {
-                        match k {
-                            3 => n.pixels::<V, $rows, 3, $path>(io),
-                            5 => n.pixels::<V, $rows, 5, $path>(io),
-                            _ => n.pixels::<V, $rows, 0, $path>(io),
-                        }
-                    };
-                }
-                match (two, self.epilogue.path == Path::Plain) {
-                    (true, true) => known!(2, PLAIN),
-                    (true, false) => known!(2, ACTIVATION),
-                    (false, true) => known!(1, PLAIN),
-                    (false, false) => known!(1, ACTIVATION),
-                }
+                self.stage::<V>(image, rows.start, ox, count, io, b, &n.staged);
+                each_rows!(self, rows, k, |row, RO, K, PATH| {
+                    n.weights = self.weights[b.start..].as_ptr().cast::<u8>().add(row * 4 * V::BYTES);
+                    n.pixel = (image * g.oh + rows.start + row) * g.ow + ox;
+                    // Others have no narrow blocks.
+                    if PATH != GENERAL {
+                        n.pixels::<V, RO, K, PATH>(io);
+                    }
+                });
             }
         }
     }

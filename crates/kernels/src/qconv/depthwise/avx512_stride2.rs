@@ -57,8 +57,8 @@ impl Depthwise {
             // SAFETY: as the caller's.
             unsafe {
                 match (b.lanes, self.epilogue.path) {
-                    (32, _) if self.is_narrow(b) => self.strip_narrow::<__m256i>(image, oy, io, b, scratch),
-                    (16, _) if self.is_narrow(b) => self.strip_narrow::<__m128i>(image, oy, io, b, scratch),
+                    (32, _) if self.is_narrow(b) => self.strip_narrow::<__m256i>(image, oy..oy + 1, io, b, scratch),
+                    (16, _) if self.is_narrow(b) => self.strip_narrow::<__m128i>(image, oy..oy + 1, io, b, scratch),
                     (64, Path::Plain) => self.slide::<__m512i, PLAIN>(image, oy, io, b),
                     (64, Path::Activation) => self.slide::<__m512i, ACTIVATION>(image, oy, io, b),
                     (64, _) => self.slide::<__m512i, GENERAL>(image, oy, io, b),

@@ -48,7 +48,7 @@ pub(super) struct Depthwise {
     /// One pixel of zero points.
     border: AlignedVec<u8>,
     epilogue: Epilogue,
-    /// Output rows that share staged columns.
+    /// Output rows that share staged columns, at most: one, two or four.
     rows: usize,
     /// Output columns that are staged at once.
     strip_columns: usize,
@@ -71,10 +71,15 @@ impl Depthwise {
     pub fn new(isa: Isa, geometry: Geometry, src: &Source<'_>, epilogue: Epilogue) -> Result<Depthwise, KernelError> {
         let (c, taps) = (geometry.c, geometry.kh * geometry.kw);
         let folded = pack::fold_bias(src, taps)?;
-        // Two output rows where the input rows of both fill no more dwords than those of one.
+        // As many output rows as fill no more dwords with their input rows than one does.
         let (g, lines) = (&geometry, lines(isa));
-        let both = (g.kh + g.stride[0]).div_ceil(lines) == g.kh.div_ceil(lines);
-        let rows = if both && g.dilation[0] == 1 && g.oh > 1 { 2 } else { 1 };
+        let fit = |rows: &usize| (g.kh + (rows - 1) * g.stride[0]).div_ceil(lines) == g.kh.div_ceil(lines);
+        let most = if isa.level() == Level::Avx512 { 4 } else { 2 };
+        let rows = [4, 2]
+            .into_iter()
+            .filter(|rows| *rows <= most && *rows <= g.oh && g.dilation[0] == 1)
+            .find(fit)
+            .unwrap_or(1);
         let mut blocks = Vec::new();
         let (mut channel, mut column, mut start) = (0, 0, 0);
         for lanes in split(c, isa) {

@@ -5,15 +5,19 @@ use super::{Depthwise, Pixel};
 use crate::qconv::dense::Io;
 use crate::qconv::program::ProgramRun;
 use crate::{Level, SharedMut, ThreadPool};
+use std::ops::Range;
 
-/// Takes a task, an image, a strip of output rows and the task's scratch.
-type StripFn<'a> = dyn Fn(usize, usize, usize, &mut [u8]) + Sync + 'a;
+/// Takes a task, an image, output rows that are taken together and the task's scratch.
+type StripFn<'a> = dyn Fn(usize, usize, Range<usize>, &mut [u8]) + Sync + 'a;
+
+/// Rows at multiples of which threads may part.
+const PARTED: usize = 2;
 
 impl Depthwise {
     /// Runs all images. The caller has checked the lengths of everything.
     pub fn run(&self, pool: &ThreadPool, io: &Io<'_>, scratch: &mut [u8]) {
         // SAFETY: lengths were checked, and strips are disjoint.
-        self.split(pool, scratch, &|_, image, strip, scratch| unsafe { self.strip_of_rows(image, strip, io, scratch) });
+        self.split(pool, scratch, &|_, image, rows, scratch| unsafe { self.strip(image, rows, io, scratch) });
     }
 
     /// Floats of one task's buffer for a program.
@@ -23,27 +27,32 @@ impl Depthwise {
 
     /// Runs all images with a program as the epilogue. The caller has checked the lengths of everything.
     pub fn run_program(&self, pool: &ThreadPool, p: &ProgramRun<'_>, scratch: &mut [u8]) {
-        let (g, step) = (&self.geometry, self.rows_of_strip());
-        self.split(pool, scratch, &|task, image, strip, scratch| {
-            let row = |oy: usize| (image * g.oh + oy.min(g.oh)) * g.ow;
-            let rows = row(strip * step)..row((strip + 1) * step);
+        let g = &self.geometry;
+        self.split(pool, scratch, &|task, image, rows, scratch| {
+            let pixel = |oy: usize| (image * g.oh + oy) * g.ow;
+            let pixels = pixel(rows.start)..pixel(rows.end);
             // SAFETY: as in `run`; a task has its buffer and its strips for itself.
-            unsafe { p.tile(task, rows, 0..g.c, |io| self.strip_of_rows(image, strip, io, scratch)) };
+            unsafe { p.tile(task, pixels, 0..g.c, |io| self.strip(image, rows, io, scratch)) };
         });
     }
 
-    /// Splits the strips over threads: `f(task, image, strip, scratch)`.
+    /// Splits the output rows over threads.
     fn split(&self, pool: &ThreadPool, scratch: &mut [u8], f: &StripFn<'_>) {
-        let size = self.scratch_of_thread();
-        let strips = self.geometry.oh.div_ceil(self.rows_of_strip());
-        let total = self.geometry.n * strips;
+        let (size, oh, most) = (self.scratch_of_thread(), self.geometry.oh, self.rows_of_strip());
+        let unit = most.min(PARTED);
+        let each = oh.div_ceil(unit);
+        let total = self.geometry.n * each;
         let parts = pool.threads().min(total);
         let shared = SharedMut::new(scratch);
         pool.run(parts, &|part| {
             // SAFETY: each part has a scratch of its own.
             let scratch = unsafe { shared.slice(part * size..(part + 1) * size) };
-            for strip in part * total / parts..(part + 1) * total / parts {
-                f(part, strip / strips, strip % strips, scratch);
+            let (mut at, end) = (part * total / parts, (part + 1) * total / parts);
+            while at < end {
+                let (image, first) = (at / each, at % each);
+                let units = (most / unit).min(end - at).min(each - first);
+                f(part, image, first * unit..((first + units) * unit).min(oh), scratch);
+                at += units;
             }
         });
     }
@@ -55,17 +64,17 @@ impl Depthwise {
 
     /// # Safety
     /// `io` is valid for the geometry; no other thread writes these rows.
-    unsafe fn strip_of_rows(&self, image: usize, strip: usize, io: &Io<'_>, scratch: &mut [u8]) {
+    unsafe fn strip(&self, image: usize, rows: Range<usize>, io: &Io<'_>, scratch: &mut [u8]) {
         // SAFETY: by the caller's promise; the token in `self.isa` proves the instruction set.
         unsafe {
             match self.isa.level() {
                 #[cfg(target_arch = "x86_64")]
-                Level::Avx512 if self.is_3x3_stride2() => self.row_stride2_avx512(image, strip, io, scratch),
+                Level::Avx512 if self.is_3x3_stride2() => self.row_stride2_avx512(image, rows.start, io, scratch),
                 #[cfg(target_arch = "x86_64")]
-                Level::Avx512 => self.strip_avx512(image, strip * self.rows, io, scratch),
+                Level::Avx512 => self.strip_avx512(image, rows, io, scratch),
                 #[cfg(target_arch = "x86_64")]
-                Level::Avx2 | Level::AvxVnni => self.strip_avx2(image, strip * self.rows, io, scratch),
-                _ => self.row_of_taps(image, strip, io, bytemuck::cast_slice_mut(scratch)),
+                Level::Avx2 | Level::AvxVnni => self.strip_avx2(image, rows, io, scratch),
+                _ => self.row_of_taps(image, rows.start, io, bytemuck::cast_slice_mut(scratch)),
             }
         }
     }
