@@ -9,6 +9,7 @@ use crate::reference;
 use cleave_decompose::{Table, decompose, plain_attention};
 use cleave_ir::subgraph::take_branches;
 use cleave_ir::{Arg, Bindings, Class, Graph, Kind, Meta, Node, NodeId, Tensor, transform};
+use cleave_kernels::quant::has_nan;
 use cleave_kernels::{AlignedVec, Isa, ThreadPool};
 use cleave_numerics::DType;
 use std::sync::Arc;
@@ -36,6 +37,8 @@ const MAX_PROGRAMS: usize = 16;
 /// A model to be run.
 pub struct Session {
     graph: Graph,
+    /// Of its inputs.
+    types: Vec<DType>,
     /// The graph as far broken up as the backend wants it.
     lowered: Graph,
     table: Table,
@@ -85,8 +88,10 @@ impl Session {
 
     fn empty(graph: Graph, lowered: Graph, table: Table, options: Options) -> Session {
         let quantized = graph.nodes().filter_map(|(_, n)| n.op()).any(|op| op.class == Class::Quantize);
+        let types = graph.placeholders().into_iter().filter_map(|id| Some(graph.tensor_meta(id).ok()?.dtype)).collect();
         Session {
             quantized,
+            types,
             graph,
             lowered,
             table,
@@ -165,14 +170,12 @@ impl Session {
         tap: &mut dyn FnMut(usize, &Tensor),
         timed: Option<&mut Vec<Duration>>,
     ) -> Result<Vec<Tensor>> {
-        check_inputs(&self.graph, inputs)?;
-        let known = self
-            .programs
-            .iter()
-            .position(|p| p.taps == taps && p.shapes.iter().map(Vec::as_slice).eq(inputs.iter().map(Tensor::shape)));
-        let at = match known {
+        let fits = |p: &Program| p.shapes.iter().map(Vec::as_slice).eq(inputs.iter().map(Tensor::shape));
+        let typed = inputs.iter().map(Tensor::dtype).eq(self.types.iter().copied());
+        let at = match self.programs.iter().position(|p| typed && p.taps == taps && fits(p)) {
             Some(at) => at,
             None => {
+                check_inputs(&self.graph, inputs)?;
                 let shapes: Vec<Vec<usize>> = inputs.iter().map(|t| t.shape().to_vec()).collect();
                 self.program(&shapes, taps)?
             }
@@ -196,8 +199,9 @@ impl Session {
     fn refuse_nan(&self, inputs: &[Tensor], bytes: &[InputBytes<'_>]) -> Result<()> {
         for (i, b) in bytes.iter().enumerate().filter(|(i, _)| inputs[*i].dtype() == DType::F32) {
             let v = floats(b.bytes());
-            let nan = v.chunks(4096).any(|c| c.iter().fold(false, |any, x| any | x.is_nan()));
-            if nan && let Some(at) = v.iter().position(|x| x.is_nan()) {
+            if has_nan(self.options.isa, &self.pool, v)
+                && let Some(at) = v.iter().position(|x| x.is_nan())
+            {
                 let name = self.graph.input_names.get(i).cloned().unwrap_or_default();
                 return Err(RuntimeError::Input {
                     name,

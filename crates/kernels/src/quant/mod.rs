@@ -14,9 +14,10 @@ pub use choose::choose;
 pub use transpose::{dequantize_to_nchw, nchw_to_nhwc, nhwc_to_nchw, quantize_from_nchw, transpose};
 
 use crate::pointwise::{Quantize, quantize_slice};
-use crate::share::split_rows;
+use crate::share::{split_rows, tasks};
 use crate::versions::versions;
 use crate::{Isa, KernelError, ThreadPool};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Scale and zero point of a u8 tensor that is read: `(f32(q) - zero_point) · scale`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,6 +47,26 @@ versions! {
 #[inline(always)]
 fn dequantize_slice(q: &Dequantize, x: &[u8], y: &mut [f32]) {
     y.iter_mut().zip(x).for_each(|(y, x)| *y = q.eval(*x));
+}
+
+versions! {
+    fn has_nan_on(x: &[f32], any: &mut bool) => has_nan_in
+}
+
+#[inline(always)]
+fn has_nan_in(x: &[f32], any: &mut bool) {
+    *any = x.chunks(4096).any(|c| c.iter().fold(false, |any, x| any | x.is_nan()));
+}
+
+/// Whether there is a NaN.
+pub fn has_nan(isa: Isa, pool: &ThreadPool, x: &[f32]) -> bool {
+    let (parts, found) = (tasks(pool, x.len(), pool.threads()), AtomicBool::new(false));
+    pool.run(parts, &|i| {
+        let mut any = false;
+        has_nan_on(isa, &x[i * x.len() / parts..(i + 1) * x.len() / parts], &mut any);
+        found.fetch_or(any, Ordering::Relaxed);
+    });
+    found.into_inner()
 }
 
 /// `y = quantize(x)`, see [`Quantize::eval`].

@@ -67,3 +67,17 @@ fn scales_are_chosen_for_the_values_there_are() {
         assert!(chosen(&[], QScheme::Affine).is_err());
     }
 }
+
+#[test]
+fn nan_is_found_wherever_it_is() {
+    let pool = ThreadPool::new(2);
+    for isa in Isa::all() {
+        let mut x = vec![f32::INFINITY; 20_001];
+        assert!(!has_nan(isa, &pool, &x) && !has_nan(isa, &pool, &[]));
+        for at in [0, 9_999, 20_000] {
+            x[at] = f32::NAN;
+            assert!(has_nan(isa, &pool, &x), "{at}");
+            x[at] = 0.0;
+        }
+    }
+}
