@@ -15,7 +15,9 @@ pub use qparams::{
     EPS_F32, EPS_TORCH, QParams, QRange, QScheme, choose_qparams, dequantize, quantize_div, quantize_recip,
     reciprocal_per_channel, reciprocal_per_tensor,
 };
-pub use requant::{add_residual, bias_to_i32, multiplier, requantize, requantize_residual, round_clamp};
+pub use requant::{
+    NARROW, add_residual, bias_to_i32, multiplier, requantize, requantize_residual, round_clamp, round_clamp_narrow,
+};
 
 /// Rounds half to even, as IEEE 754's default mode and every quantizer here does.
 #[inline(always)]

@@ -58,9 +58,9 @@ fn layer(g: &Graph, id: NodeId) -> Option<Layer> {
 fn rounding(p: &Prepared, quantized: &Graph, l: &Layer) -> Option<Vec<f32>> {
     let node = p.graph.node(l.id);
     let weight = p.graph.constant(*node.arg("weight")?.nodes().first()?)?;
-    let rounded = dequantized(quantized, quantized.node(quantized.find(&node.name)?).arg("weight")?)?;
-    let error = rounded.iter().zip(weight.to_f32().iter()).map(|(r, w)| r - w).collect();
-    Some(error).filter(|_| rounded.len() == weight.len())
+    let mut error = dequantized(quantized, quantized.node(quantized.find(&node.name)?).arg("weight")?)?;
+    error.iter_mut().zip(weight.to_f32().iter()).for_each(|(r, w)| *r -= w);
+    Some(error).filter(|e| e.len() == weight.len())
 }
 
 /// What a dequantize of constants means.
@@ -77,9 +77,23 @@ fn dequantized(g: &Graph, a: &Arg) -> Option<Vec<f32>> {
         _ => return None,
     };
     let inner: usize = q.shape().get(axis + 1..)?.iter().product();
-    let of = |i: usize| i / inner.max(1) % scales.len();
-    let meaning = |(i, v): (usize, &i64)| (v - zero_points[of(i)]) as f32 * scales[of(i)];
-    Some(q.to_i64().iter().enumerate().map(meaning).collect())
+    let (inner, n) = (inner.max(1), scales.len());
+    let zero = |i: usize| zero_points[i % n];
+    Some(match q.elements::<i8>() {
+        // Most weights: row by row.
+        Some(q) => {
+            let mut floats = Vec::with_capacity(q.len());
+            for (i, row) in q.chunks(inner).enumerate() {
+                let (scale, zero) = (scales[i % n], zero(i) as f32);
+                floats.extend(row.iter().map(|v| (f32::from(*v) - zero) * scale));
+            }
+            floats
+        }
+        None => {
+            let meaning = |(i, v): (usize, &i64)| (v - zero(i / inner)) as f32 * scales[i / inner % n];
+            q.to_i64().iter().enumerate().map(meaning).collect()
+        }
+    })
 }
 
 /// A sum in fixed point, so that it does not depend on the order: multiples of 2⁻⁴⁰, in two halves.
@@ -225,10 +239,11 @@ pub fn correct_biases(p: &Prepared, quantized: &Graph, stats: &Statistics) -> Op
         let [out, each, places] = l.shape;
         let groups = l.channels / each;
         let Some(old) = p.graph.constants.get(&l.bias) else { continue };
+        let means: Vec<f64> = (0..l.channels).map(|channel| sums.mean(channel)).collect();
         let shift = |o: usize| -> f64 {
             let first = o / (out / groups) * each;
             let rows = error[o * each * places..(o + 1) * each * places].chunks(places.max(1));
-            rows.enumerate().map(|(i, r)| r.iter().map(|v| f64::from(*v)).sum::<f64>() * sums.mean(first + i)).sum()
+            rows.zip(&means[first..]).map(|(r, mean)| r.iter().map(|v| f64::from(*v)).sum::<f64>() * mean).sum()
         };
         let bias: Vec<f32> = old.to_f32().iter().enumerate().map(|(o, b)| (f64::from(*b) - shift(o)) as f32).collect();
         if bias.iter().all(|v| v.is_finite()) {

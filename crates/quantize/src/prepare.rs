@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::fold;
 use crate::plan::{Plan, PlanRow, Status};
 use crate::spec::{Scheme, Spec, SpecId};
+use crate::weights::Known;
 use cleave_ir::{Class, Graph, NodeId};
 use indexmap::IndexMap;
 
@@ -48,6 +49,8 @@ pub struct Prepared {
     pub(crate) rows: Vec<(PlanRow, Option<usize>)>,
     pub(crate) quantizer: String,
     pub(crate) notes: Vec<String>,
+    /// Weights of this graph, and of copies with other biases, that were quantized before.
+    pub(crate) known: Known,
 }
 
 impl Prepared {
@@ -104,6 +107,7 @@ pub fn prepare(g: &Graph, a: &Annotations) -> Result<Prepared> {
         rows,
         quantizer: a.quantizer.clone(),
         notes: a.notes.clone(),
+        known: Known::default(),
     })
 }
 

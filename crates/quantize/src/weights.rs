@@ -1,15 +1,18 @@
 //! Constants to integers: weights per output channel, biases at the accumulator's scale.
 
 use crate::observe::ChannelObserver;
-use crate::spec::{LEAST_SCALE, Spec};
+use crate::spec::{LEAST_SCALE, Spec, SpecId};
 use cleave_ir::Tensor;
 use cleave_numerics::{
-    DType, QParams, QRange, QScheme, bias_to_i32, choose_qparams, quantize_div, quantize_recip, reciprocal_per_channel,
-    reciprocal_per_tensor,
+    DType, NARROW, QParams, QRange, QScheme, bias_to_i32, choose_qparams, quantize_div, quantize_recip,
+    reciprocal_per_channel, reciprocal_per_tensor, round_clamp_narrow,
 };
 use half::{bf16, f16};
+use indexmap::IndexMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A weight as integers, with a scale and zero point for each channel.
+#[derive(Clone, Debug)]
 pub(crate) struct QuantizedWeight {
     /// The integers, in the weight's shape.
     pub q: Tensor,
@@ -19,6 +22,39 @@ pub(crate) struct QuantizedWeight {
     pub zero_points: Vec<i32>,
     /// Channels that are not zero and that the spec's least scale leaves fewer than [`LEAST_LEVELS`] on either side.
     pub flattened: usize,
+}
+
+/// What a weight is quantized by: its name, axis and spec, and the least scales as bits.
+type Key = (String, usize, SpecId, Vec<u32>);
+
+/// Weights as they were quantized: attempts that differ in their biases share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known(Arc<Mutex<IndexMap<Key, (Tensor, QuantizedWeight)>>>);
+
+impl Known {
+    /// What [`quantize_weight`] makes of a weight of a graph, or has made of it.
+    ///
+    /// # Errors
+    /// As [`quantize_weight`].
+    pub(crate) fn quantize(
+        &self,
+        (name, t): (&str, &Tensor),
+        axis: usize,
+        (id, spec): (SpecId, &Spec),
+        divides: bool,
+        floors: &[f32],
+    ) -> Result<QuantizedWeight, String> {
+        let key = (name.to_owned(), axis, id, floors.iter().map(|f| f.to_bits()).collect());
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match all.get(&key) {
+            Some((of, w)) if of.same_place(t) => Ok(w.clone()),
+            _ => {
+                let w = quantize_weight(t, axis, spec, divides, floors)?;
+                all.insert(key, (t.clone(), w.clone()));
+                Ok(w)
+            }
+        }
+    }
 }
 
 /// Quantizes a weight along `axis`. A channel of zeros takes the widest scale of the others,
@@ -39,7 +75,8 @@ pub(crate) fn quantize_weight(
         return Err(format!("a weight of shape {shape:?} has no channels on axis {axis}"));
     }
     let x = t.to_f32();
-    if let Some(bad) = x.iter().find(|v| !v.is_finite()) {
+    let finite = x.chunks(4096).all(|part| part.iter().fold(true, |all, v| all & v.is_finite()));
+    if let Some(bad) = x.iter().find(|v| !finite && !v.is_finite()) {
         return Err(format!("the weight holds {bad}"));
     }
     let mut observed = ChannelObserver::new(spec.observer, axis, shape[axis]);
@@ -63,16 +100,20 @@ pub(crate) fn quantize_weight(
     for (i, row) in x.chunks(inner.max(1)).enumerate() {
         let (scale, zp) = (scales[i % shape[axis]], zero_points[i % shape[axis]]);
         let inverse = reciprocal_per_channel(scale);
-        match divides {
-            true => levels.extend(row.iter().map(|v| quantize_div(*v, scale, zp, min, max))),
-            false => levels.extend(row.iter().map(|v| quantize_recip(*v, inverse, zp, min, max))),
+        let near = [min, max].iter().all(|bound| (i64::from(*bound) - i64::from(zp)).abs() < NARROW);
+        match (divides, near) {
+            (true, true) => levels.extend(row.iter().map(|v| round_clamp_narrow(v / scale, zp, min, max))),
+            (true, false) => levels.extend(row.iter().map(|v| quantize_div(*v, scale, zp, min, max))),
+            (false, true) => levels.extend(row.iter().map(|v| round_clamp_narrow(v * inverse, zp, min, max))),
+            (false, false) => levels.extend(row.iter().map(|v| quantize_recip(*v, inverse, zp, min, max))),
         }
     }
     let q = integers(shape, levels.into_iter(), dtype);
-    let flat = |(reach, s): &(f32, &f32)| {
-        spec.eps > LEAST_SCALE && **s <= spec.eps && *reach > 0.0 && *reach < **s * LEAST_LEVELS
+    let flat = |(reach, s): &(&f32, &f32)| {
+        spec.eps > LEAST_SCALE && **s <= spec.eps && **reach > 0.0 && **reach < **s * LEAST_LEVELS
     };
-    let flattened = reaches(&x, shape, axis).into_iter().zip(&scales).filter(flat).count();
+    let few = scales.iter().any(|s| *s <= spec.eps);
+    let flattened = if few { reaches(&x, shape, axis).iter().zip(&scales).filter(flat).count() } else { 0 };
     Ok(QuantizedWeight { q, scales, zero_points, flattened })
 }
 

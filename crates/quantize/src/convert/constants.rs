@@ -16,7 +16,8 @@ impl Converter<'_> {
         let t = self.p.graph.constant(value)?;
         if !self.weights.contains_key(&key) {
             let floors = self.floors.get(&key).map_or(&[][..], Vec::as_slice);
-            let w = match weights::quantize_weight(t, axis, &self.p.specs[spec], self.p.divides, floors) {
+            let by = (spec, &self.p.specs[spec]);
+            let w = match self.p.known.quantize((&target, t), axis, by, self.p.divides, floors) {
                 Ok(w) => w,
                 Err(why) => {
                     self.notes.push(format!("weight of {} kept float: {why}", self.p.graph.node(user).name));
