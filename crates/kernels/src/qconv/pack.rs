@@ -150,27 +150,47 @@ pub(super) fn pack(src: &Source<'_>, segments: &Segments, isa: Isa, order: Order
             if src.has_addend() {
                 float_bias[b.column + col] = src.addend(oc);
             }
-            let row = &src.weights[oc * k..(oc + 1) * k];
-            for (s, run) in row.chunks_exact(segments.len).enumerate() {
-                let to = &mut weights[b.start + s * segments.steps() * step * weight_size(isa)..];
-                match isa.level() {
-                    Level::Portable => run.iter().enumerate().for_each(|(i, w)| to[i * LANES + col] = *w),
-                    Level::Avx2 => {
-                        for (i, w) in run.iter().enumerate() {
-                            let at = ((i / 2 * LANES + col) * 2 + i % 2) * 2;
-                            to[at..at + 2].copy_from_slice(&i16::from(*w).to_le_bytes().map(u8::cast_signed));
-                        }
-                    }
-                    Level::AvxVnni | Level::Avx512 => {
-                        for (four, out) in run.chunks(4).zip(to[col * 4..].chunks_mut(step)) {
-                            out[..four.len()].copy_from_slice(four);
-                        }
+        }
+        for s in 0..segments.offsets.len() {
+            // A line of each row after the other: what is written of a block meanwhile stays in L1.
+            for first in (0..segments.len).step_by(LINE) {
+                let at = b.start + (s * segments.steps() + first / 4) * step * weight_size(isa);
+                for col in 0..b.nv * LANES {
+                    let within = order.channel(b.nv, col);
+                    if within < b.width {
+                        let row = &src.weights[(b.channel + within) * k + s * segments.len..][..segments.len];
+                        put(isa, &row[first..segments.len.min(first + LINE)], col, step, &mut weights[at..]);
                     }
                 }
             }
         }
     }
     Ok(packed)
+}
+
+/// Bytes of a row that are packed together.
+const LINE: usize = 64;
+
+/// Packs a part of column `col`'s row, of `step` bytes for four of its weights.
+fn put(isa: Isa, run: &[i8], col: usize, step: usize, to: &mut [i8]) {
+    match isa.level() {
+        Level::Portable => run.iter().enumerate().for_each(|(i, w)| to[i * LANES + col] = *w),
+        Level::Avx2 => {
+            for (i, w) in run.iter().enumerate() {
+                let at = ((i / 2 * LANES + col) * 2 + i % 2) * 2;
+                to[at..at + 2].copy_from_slice(&i16::from(*w).to_le_bytes().map(u8::cast_signed));
+            }
+        }
+        Level::AvxVnni | Level::Avx512 => {
+            let (fours, rest) = run.as_chunks::<4>();
+            for (i, four) in fours.iter().enumerate() {
+                to[i * step + col * 4..][..4].copy_from_slice(four);
+            }
+            if !rest.is_empty() {
+                to[fours.len() * step + col * 4..][..rest.len()].copy_from_slice(rest);
+            }
+        }
+    }
 }
 
 /// Bytes of a packed weight.
@@ -192,11 +212,20 @@ fn split(channels: usize, isa: Isa) -> Vec<usize> {
     std::iter::repeat_n(4, n / 4).chain(rest).filter(|nv| *nv > 0).collect()
 }
 
+/// The sum of weights, and of their magnitudes.
+fn sums(row: &[i8]) -> (i64, i64) {
+    // An i32 holds that of so many bytes, and vectorises.
+    let parts = row.chunks(1 << 16).map(|part| {
+        part.iter().fold((0i32, 0i32), |(sum, all), w| (sum + i32::from(*w), all + i32::from(w.unsigned_abs())))
+    });
+    parts.fold((0, 0), |(sum, all), part| (sum + i64::from(part.0), all + i64::from(part.1)))
+}
+
 /// A bound on the magnitude of what is rounded, before activation or residual.
 pub(super) fn peak(src: &Source<'_>) -> f64 {
     let k = src.weights.len() / src.c_out.max(1);
     let of = |oc: usize| {
-        let sum: i64 = src.weights[oc * k..(oc + 1) * k].iter().map(|w| i64::from(*w).abs()).sum();
+        let (_, sum) = sums(&src.weights[oc * k..(oc + 1) * k]);
         let acc = if let Bias::I32(b) = src.bias { i64::from(b[oc]).abs() } else { 0 };
         (255 * sum + acc) as f64 * f64::from(src.requant.multiplier[oc]).abs() + f64::from(src.addend(oc)).abs()
     };
@@ -210,14 +239,14 @@ pub(super) fn fold_bias(src: &Source<'_>, k: usize) -> Result<Vec<i32>, KernelEr
         None => (1, 255),
     };
     let fold = |oc: usize| {
-        let row = &src.weights[oc * k..(oc + 1) * k];
+        let (sum, magnitude) = sums(&src.weights[oc * k..(oc + 1) * k]);
         let bias = if let Bias::I32(b) = src.bias { i64::from(b[oc]) } else { 0 };
-        let bound = bias.abs() + reach * row.iter().map(|w| i64::from(*w).abs()).sum::<i64>();
+        let bound = bias.abs() + reach * magnitude;
         if bound > i64::from(i32::MAX) {
             return Err(KernelError::Overflow { what: "quantized convolution", channel: oc, bound });
         }
         // Partial sums may wrap; the whole does not.
-        Ok((bias - zx * row.iter().map(|w| i64::from(*w)).sum::<i64>()) as i32)
+        Ok((bias - zx * sum) as i32)
     };
     (0..src.c_out).map(fold).collect()
 }
