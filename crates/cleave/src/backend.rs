@@ -140,11 +140,6 @@ impl CpuEvaluator {
         Ok((0..threads).map(one).collect())
     }
 
-    /// Gives up its session, with packed weights and all.
-    pub fn rest(&mut self) {
-        self.session = None;
-    }
-
     fn session_for(&mut self, graph: &Graph) -> Result<&mut Session> {
         let session = match self.session.take().filter(|s| same(s.graph(), graph)) {
             Some(s) => s,

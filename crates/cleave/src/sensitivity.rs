@@ -44,7 +44,7 @@ pub fn sensitivity(
     let p = &q.prepared;
     let mut float = CpuEvaluator::new(settings.run);
     let mut runs: Vec<(Vec<Tensor>, Vec<Tensor>)> = vec![];
-    for inputs in first_inputs(&p.graph, samples, SAMPLES, settings) {
+    for (_, inputs) in first_inputs(&p.graph, samples, SAMPLES, settings) {
         let inputs = inputs?;
         let want = float.run(&p.graph, &inputs, &[], &mut |_, _| {}).map_err(|e| Error::other(e.to_string()))?;
         runs.push((inputs, want));

@@ -25,4 +25,4 @@ pub use dim::{Bindings, Dim};
 pub use error::{IrError, Result};
 pub use graph::{Arg, ConstKind, Graph, Kind, Meta, Node, NodeId, Origin, SymbolRange, TensorMeta};
 pub use op::{Accuracy, Class, Levels, Op, OpDef};
-pub use tensor::{Bytes, Tensor};
+pub use tensor::{Bytes, Element, Tensor};

@@ -21,6 +21,11 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Whoever can run a graph.
 pub trait Evaluator {
+    /// Told before each sample of a calibration which one comes, counted from 0.
+    fn begin(&mut self, sample: usize) {
+        let _ = sample;
+    }
+
     /// Runs `graph` on inputs in order of its placeholders and returns its results. Values of the nodes in
     /// `taps` are shown to `sink` while they are at hand, each once, in any order; their elements may lie in any order,
     /// too ([`Tensor::stored_order`]).
@@ -431,7 +436,12 @@ impl Pass<'_> {
                 self.of_input[id.index()].iter().for_each(|i| stats.inputs[*i].add(t, self.layers[*i].axis));
             }
         };
-        let run = if unfit_input { Ok(vec![]) } else { evaluator.run(&p.graph, &inputs, &self.taps, &mut sink) };
+        let run = if unfit_input {
+            Ok(vec![])
+        } else {
+            evaluator.begin(sample);
+            evaluator.run(&p.graph, &inputs, &self.taps, &mut sink)
+        };
         match (bad, before) {
             (Some(_), Some(before)) => {
                 (stats.observed, stats.inputs) = before;

@@ -1,6 +1,7 @@
 //! Ways to quantize a graph, and how well each does.
 
-use super::check::{Check, Gain, Wanted};
+use super::check::{self, Check, Gain};
+use super::seen::Seen;
 use super::{Samples, Settings};
 use crate::error::{Error, Result};
 use cleave_quantize::{Converted, Prepared, Statistics, Status};
@@ -21,7 +22,7 @@ impl Attempt {
         prepared: Prepared,
         graph: Option<&Prepared>,
         statistics: &Statistics,
-        wanted: Option<&Wanted>,
+        seen: Option<&Seen>,
         samples: Option<&(impl Samples + ?Sized)>,
         settings: &Settings,
     ) -> Result<Attempt> {
@@ -34,8 +35,8 @@ impl Attempt {
             let why = first.map_or(String::new(), |(n, why)| format!("; {n}: {why}"));
             return Err(Error::NothingLeft(why));
         }
-        let check = match (wanted, samples) {
-            (Some(wanted), Some(samples)) => wanted.check(&prepared.graph, &converted.graph, samples, settings)?,
+        let check = match (seen, samples) {
+            (Some(seen), Some(s)) => check::outputs(seen, &prepared.graph, &converted.graph, s, settings)?,
             _ => Check::default(),
         };
         Ok(Attempt { prepared, converted, check, equalized: false })
@@ -45,13 +46,13 @@ impl Attempt {
     pub(super) fn corrected(
         self,
         statistics: &Statistics,
-        wanted: Option<&Wanted>,
+        seen: Option<&Seen>,
         samples: Option<&(impl Samples + ?Sized)>,
         settings: &Settings,
     ) -> Result<Attempt> {
         let better = cleave_quantize::correct_biases(&self.prepared, &self.converted.graph, statistics);
         let Some((other, biases)) = better else { return Ok(self) };
-        let other = Attempt::new(self.prepared.clone(), Some(&other), statistics, wanted, samples, settings)?;
+        let other = Attempt::new(self.prepared.clone(), Some(&other), statistics, seen, samples, settings)?;
         Ok(self.or(other, "bias_correction", biases))
     }
 

@@ -1,11 +1,12 @@
 //! Float and quantized values side by side.
 
+use super::seen::Seen;
 use super::{Samples, Settings, batch_size};
-use crate::backend::{Backend, CpuEvaluator};
+use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::metrics::{Comparison, Similarity};
 use cleave_ir::{Graph, NodeId, Tensor};
-use cleave_quantize::{Evaluator, NonFinite};
+use cleave_quantize::NonFinite;
 use cleave_runtime::Session;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,8 @@ pub struct Check {
     pub samples: usize,
     /// Each output by name.
     pub outputs: Vec<(String, Similarity)>,
-    /// Results of quantized units on the first of these samples, those with the least SQNR first.
+    /// Results of quantized units on the first of these samples, those with the least SQNR first. Of results of more than
+    /// 262,144 elements as many are compared, evenly spaced.
     pub worst: Vec<(String, Similarity)>,
     /// SQNR in dB by which each output is judged; none of those that are integers, of which differences say nothing.
     pub judged: Vec<Option<f64>>,
@@ -62,96 +64,52 @@ impl Check {
     }
 }
 
-/// What the float graph gives for the first samples: every attempt is measured by it.
-pub(super) struct Wanted {
-    samples: usize,
-    outputs: Vec<Vec<Tensor>>,
-}
-
-impl Wanted {
-    pub(super) fn new(
-        float: &Graph,
-        evaluator: &mut CpuEvaluator,
-        samples: &(impl Samples + ?Sized),
-        settings: &Settings,
-    ) -> Result<Wanted> {
-        let mut wanted = Wanted { samples: 0, outputs: vec![] };
-        for inputs in first_inputs(float, samples, settings.check, settings) {
-            let outputs = evaluator.run(float, &inputs?, &[], &mut |_, _| {});
-            wanted.outputs.push(outputs.map_err(|e| Error::other(e.to_string()))?);
-            wanted.samples += batch_size(float);
-        }
-        Ok(wanted)
-    }
-
-    /// Runs a quantized graph on the same samples and compares outputs.
-    pub(super) fn check(
-        &self,
-        float: &Graph,
-        quantized: &Graph,
-        samples: &(impl Samples + ?Sized),
-        settings: &Settings,
-    ) -> Result<Check> {
-        let mut session = Backend::Cpu(Box::new(Session::new(quantized, settings.run)?));
-        let mut outputs = vec![Comparison::default(); float.output_names.len()];
-        for (inputs, want) in first_inputs(float, samples, settings.check, settings).zip(&self.outputs) {
-            let got = session.run(&inputs?, &[], &mut |_, _| {})?;
-            for (c, (a, b)) in outputs.iter_mut().zip(want.iter().zip(&got)) {
-                c.add(a, b).map_err(Error::Other)?;
-            }
-        }
-        let outputs: Vec<_> = float.output_names.iter().cloned().zip(outputs.iter().map(Comparison::finish)).collect();
-        let judged = float.results().iter().zip(&outputs).map(|(id, (_, s))| judge(float, *id, s)).collect();
-        Ok(Check { samples: self.samples, outputs, judged, ..Check::default() })
-    }
-}
-
-/// Samples on which the results of layers are compared, if they are small: of each there are many elements.
-const LAYER_SAMPLES: usize = 2;
-/// Results that are kept for more than one sample.
-const LAYER_ELEMENTS: usize = 8 << 20;
-
-/// Runs both graphs, one after the other, on a few samples and compares the results of units by node name, those with the
-/// least SQNR first.
-pub(super) fn layers(
+/// Runs a quantized graph on samples for which the float graph was seen, and compares outputs.
+pub(super) fn outputs(
+    seen: &Seen,
     float: &Graph,
     quantized: &Graph,
-    mut evaluator: CpuEvaluator,
+    samples: &(impl Samples + ?Sized),
+    settings: &Settings,
+) -> Result<Check> {
+    let mut session = Backend::Cpu(Box::new(Session::new(quantized, settings.run)?));
+    let mut outputs = vec![Comparison::default(); float.output_names.len()];
+    let mut runs = 0;
+    for (run, inputs) in first_inputs(float, samples, settings.check, settings) {
+        let Some(want) = seen.outputs.get(&run) else { continue };
+        let got = session.run(&inputs?, &[], &mut |_, _| {})?;
+        for (c, (a, b)) in outputs.iter_mut().zip(want.iter().zip(&got)) {
+            c.add(a, b).map_err(Error::Other)?;
+        }
+        runs += 1;
+    }
+    let outputs: Vec<_> = float.output_names.iter().cloned().zip(outputs.iter().map(Comparison::finish)).collect();
+    let judged = float.results().iter().zip(&outputs).map(|(id, (_, s))| judge(float, *id, s)).collect();
+    Ok(Check { samples: runs * batch_size(float), outputs, judged, ..Check::default() })
+}
+
+/// Runs a quantized graph on a sample or two and compares the results of units by node name with what was seen of the float
+/// graph, those with the least SQNR first.
+pub(super) fn layers(
+    seen: &Seen,
+    float: &Graph,
+    quantized: &Graph,
     samples: &(impl Samples + ?Sized),
     settings: &Settings,
 ) -> Result<Vec<(String, Similarity)>> {
-    let pairs = quantized_values(float, quantized);
-    let of: IndexMap<NodeId, NodeId> = pairs.iter().map(|(f, q)| (*q, *f)).collect();
-    // Levels are kept, not floats: they are a fourth as large.
+    let of: IndexMap<NodeId, NodeId> = quantized_values(float, quantized).into_iter().map(|(f, q)| (q, f)).collect();
     let mut session = Backend::Cpu(Box::new(Session::new(quantized, settings.run)?));
-    let taps: Vec<NodeId> = of.keys().copied().collect();
-    let mut runs: Vec<(Vec<Tensor>, IndexMap<NodeId, Tensor>)> = vec![];
-    let mut elements = 0;
-    for inputs in first_inputs(float, samples, settings.check.min(LAYER_SAMPLES), settings) {
-        let inputs = inputs?;
-        if !runs.is_empty() && elements > LAYER_ELEMENTS {
-            break;
-        }
-        let mut seen = IndexMap::new();
-        session.run(&inputs, &taps, &mut |id, t| {
-            elements += t.len();
-            seen.insert(of[&id], t.clone());
-        })?;
-        runs.push((inputs, seen));
-    }
-    drop(session);
-    let taps: Vec<NodeId> = pairs.keys().copied().collect();
     let mut layers: IndexMap<NodeId, Comparison> = IndexMap::new();
     let mut wrong = None;
-    for (inputs, mut seen) in runs {
-        let ran = evaluator.run(float, &inputs, &taps, &mut |id, t| {
-            if let (Some(levels), Some(q)) = (seen.swap_remove(&id), pairs.get(&id)) {
-                let other = dequantized(quantized, *q, &levels);
-                wrong =
-                    wrong.take().or(layers.entry(id).or_insert_with(Comparison::without_means).add(t, &other).err());
-            }
-        });
-        ran.map_err(|e| Error::other(e.to_string()))?;
+    for (run, inputs) in first_inputs(float, samples, settings.check, settings) {
+        let Some(values) = seen.values.get(&run) else { continue };
+        let taps: Vec<NodeId> = of.iter().filter(|(_, f)| values.contains_key(*f)).map(|(q, _)| *q).collect();
+        session.run(&inputs?, &taps, &mut |q, t| {
+            let Some(want) = values.get(&of[&q]) else { return };
+            let got = dequantized(quantized, q, &want.same_of(t));
+            let all = layers.entry(of[&q]).or_insert_with(Comparison::without_means);
+            wrong = wrong.take().or(all.add(&want.elements, &got).err());
+        })?;
     }
     if let Some(why) = wrong {
         return Err(Error::other(format!("float and quantized values do not compare: {why}")));
@@ -184,23 +142,23 @@ fn is_probability(g: &Graph, mut id: NodeId) -> bool {
     }
 }
 
-/// The inputs of the first runs, of `count` samples or a few more where batches are fixed. Samples that are not finite
-/// are left out where that is asked for.
+/// The first runs, of `count` samples or a few more where batches are fixed, each with its number and inputs. Samples that
+/// are not finite are left out where that is asked for.
 pub(crate) fn first_inputs(
     g: &Graph,
     samples: &(impl Samples + ?Sized),
     count: usize,
     settings: &Settings,
-) -> impl Iterator<Item = Result<Vec<Tensor>>> {
+) -> impl Iterator<Item = (usize, Result<Vec<Tensor>>)> {
     let step = batch_size(g);
     let count = (count.clamp(1, samples.len().max(1)).div_ceil(step) * step).min(samples.len() / step * step);
     let errors = settings.non_finite == NonFinite::Error;
     (0..count).step_by(step).filter_map(move |start| {
         let inputs = match samples.batch(start, start + step) {
             Ok(inputs) => inputs,
-            Err(e) => return Some(Err(Error::other(e.to_string()))),
+            Err(e) => return Some((start / step, Err(Error::other(e.to_string())))),
         };
-        (errors || samples.check_finite(start, &inputs).is_ok()).then_some(Ok(inputs))
+        (errors || samples.check_finite(start, &inputs).is_ok()).then_some((start / step, Ok(inputs)))
     })
 }
 

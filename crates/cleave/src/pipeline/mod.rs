@@ -5,6 +5,7 @@ mod check;
 mod learnt;
 mod output;
 mod samples;
+mod seen;
 
 pub(crate) use check::first_inputs;
 pub use check::{Check, Gain, LEAST_PROBABILITY, dequantized, quantized_values};
@@ -16,7 +17,6 @@ use crate::backend::CpuEvaluator;
 use crate::error::{Error, Result};
 use crate::model::is_quantized;
 use attempt::Attempt;
-use check::Wanted;
 use cleave_ir::Graph;
 use cleave_quantize::{
     Annotations, CalibrateOptions, Converted, NonFinite, ObserverKind, Prepared, QuantizeError, Quantizer, Selection,
@@ -24,6 +24,7 @@ use cleave_quantize::{
 };
 use cleave_runtime::Options;
 use indexmap::IndexMap;
+use seen::{Seen, Watching};
 use std::time::Instant;
 
 /// How a model is quantized.
@@ -99,7 +100,8 @@ pub struct Ready {
     /// The same with neighbouring layers equalized, and the pairs of them, where that promises to help.
     pub equalized: Option<(Prepared, Vec<String>)>,
     corrects_biases: bool,
-    evaluator: CpuEvaluator,
+    /// What calibration saw of the float graph, and of the equalized one.
+    seen: [Option<Seen>; 2],
     clock: Clock,
 }
 
@@ -156,8 +158,8 @@ fn prepare_by(quantizer: &dyn Quantizer, export: &Graph, settings: &Settings) ->
     let prepared = cleave_quantize::prepare(&raised, &annotations)?;
     clock.lap("prepare");
     let equalized = if quantizer.equalizes() { cleave_quantize::equalize(&prepared)? } else { None };
-    let (corrects_biases, evaluator) = (quantizer.corrects_biases(), CpuEvaluator::new(settings.run));
-    Ok(Ready { raised, annotations, prepared, equalized, corrects_biases, evaluator, clock })
+    let (corrects_biases, seen) = (quantizer.corrects_biases(), [None, None]);
+    Ok(Ready { raised, annotations, prepared, equalized, corrects_biases, seen, clock })
 }
 
 /// Streams samples through a prepared graph.
@@ -183,13 +185,13 @@ pub fn calibrate(
         let batches = (0..n / step).map(|i| samples.batch(i * step, (i + 1) * step));
         let options = CalibrateOptions { non_finite: settings.non_finite };
         let progress = &mut |done: usize| progress("calibrate", pass * n + done * step, total);
-        let done = if n == step || cleave_quantize::depends_on_order(p) {
-            cleave_quantize::calibrate(p, &mut ready.evaluator, batches, options, progress)
-        } else {
-            let mut each = ready.evaluator.side_by_side(&p.graph)?;
-            cleave_quantize::calibrate_side_by_side(p, &mut each, batches, options, progress)
-        };
+        let alone = n == step || cleave_quantize::depends_on_order(p);
+        let mut evaluator = CpuEvaluator::new(settings.run);
+        let evaluators = if alone { vec![evaluator] } else { evaluator.side_by_side(&p.graph)? };
+        let mut each: Vec<_> = evaluators.into_iter().map(|e| Watching::new(e, &p.graph, settings)).collect();
+        let done = cleave_quantize::calibrate_side_by_side(p, &mut each, batches, options, progress);
         all.push(done.map_err(|e| unfit_sample(e, samples, step))?);
+        ready.seen[pass] = Some(Seen::of(each));
     }
     ready.clock.lap("calibrate");
     let equalized = ready.equalized.as_ref().zip(if all.len() > 1 { all.pop() } else { None });
@@ -219,23 +221,29 @@ pub fn finish(
     samples: Option<&(impl Samples + ?Sized)>,
     settings: &Settings,
 ) -> Result<Quantized> {
-    let Ready { raised, annotations, prepared, equalized, corrects_biases, mut evaluator, mut clock } = ready;
+    let Ready { raised, annotations, prepared, equalized, corrects_biases, seen, mut clock } = ready;
     // What rounding does on average is known where inputs have been seen.
     let corrects_biases = corrects_biases && learnt.statistics.samples > 0;
-    // Equalized layers compute what the others do, to the bit: one float run serves all attempts.
-    let wanted = samples.map(|s| Wanted::new(&prepared.graph, &mut evaluator, s, settings)).transpose()?;
-    // Its weights need not lie beside those of the attempts.
-    evaluator.rest();
-    let attempt = |prepared: Prepared, statistics: &Statistics| {
-        let a = Attempt::new(prepared, None, statistics, wanted.as_ref(), samples, settings)?;
-        if corrects_biases { a.corrected(statistics, wanted.as_ref(), samples, settings) } else { Ok(a) }
+    let float = |seen: Option<Seen>, p: &Prepared| match (samples, seen) {
+        (Some(s), None) => Seen::by_running(p, CpuEvaluator::new(settings.run), s, settings).map(Some),
+        (_, seen) => Ok(seen),
     };
-    let mut best = attempt(prepared, &learnt.statistics)?;
+    let attempt = |prepared: Prepared, statistics: &Statistics, seen: Option<&Seen>| {
+        let a = Attempt::new(prepared, None, statistics, seen, samples, settings)?;
+        if corrects_biases { a.corrected(statistics, seen, samples, settings) } else { Ok(a) }
+    };
+    let [seen, equalized_seen] = seen;
+    let mut seen = float(seen, &prepared)?;
+    let mut best = attempt(prepared, &learnt.statistics, seen.as_ref())?;
     clock.lap("convert");
     match (equalized, &learnt.equalized) {
         (Some((p, pairs)), Some(s)) if s.pairs == pairs => {
-            let other = Attempt { equalized: true, ..attempt(p, &s.statistics)? };
+            let other_seen = float(equalized_seen, &p)?;
+            let other = Attempt { equalized: true, ..attempt(p, &s.statistics, other_seen.as_ref())? };
             best = best.or(other, "equalization", pairs.len());
+            if best.equalized {
+                seen = other_seen;
+            }
             clock.lap("equalize");
         }
         (Some(_), _) => {
@@ -245,8 +253,8 @@ pub fn finish(
         (None, _) => {}
     }
     let Attempt { prepared, converted, mut check, equalized } = best;
-    if let Some(samples) = samples {
-        check.worst = check::layers(&prepared.graph, &converted.graph, evaluator, samples, settings)?;
+    if let (Some(samples), Some(seen)) = (samples, seen) {
+        check.worst = check::layers(&seen, &prepared.graph, &converted.graph, samples, settings)?;
         clock.lap("check");
     }
     Ok(Quantized { raised, annotations, prepared, equalized, learnt, converted, check, seconds: clock.laps })
