@@ -2,6 +2,7 @@
 
 use super::{Io, Kernel, floats, floats_mut};
 use crate::error::Result;
+use crate::memory::Value;
 use cleave_kernels::SharedMut;
 use cleave_kernels::conv_f32::{ConvF32, ConvTransposeF32};
 use cleave_kernels::pointwise::{Data, Layout, MAX_INPUTS, Sink, TileInput, TileOutput};
@@ -16,10 +17,36 @@ pub(crate) struct Side {
 }
 
 impl Side {
+    /// An operand of a result of this shape, stored in this order; none if an epilogue cannot address it.
+    pub(crate) fn new(v: &Value, bytes: bool, shape: &[usize], order: &[usize]) -> Option<Side> {
+        Some(Side { layout: layout(v, shape, order)?, bytes })
+    }
+
     fn bind<'a>(&self, bytes: &'a [u8]) -> TileInput<'a> {
         let data = if self.bytes { Data::U8(bytes) } else { Data::F32(floats(bytes)) };
         TileInput { data, layout: self.layout }
     }
+}
+
+fn layout(v: &Value, shape: &[usize], order: &[usize]) -> Option<Layout> {
+    let seen = v.broadcast(shape)?;
+    let (channel, pixels) = order.split_last()?;
+    let repeated = |d: &usize| shape[*d] == 1 || seen.strides[*d] == 0;
+    let contiguous = shape[*channel] == 1 || seen.strides[*channel] == 1;
+    if pixels.iter().all(repeated) {
+        return if repeated(channel) { Some(Layout::Scalar) } else { contiguous.then_some(Layout::PerChannel) };
+    }
+    if !contiguous {
+        return None;
+    }
+    if pixels.len() > 1 && pixels[1..].iter().all(repeated) {
+        let each = pixels[1..].iter().map(|d| shape[*d]).product();
+        return Some(Layout::PerBatchChannel { pixels: each, stride: seen.strides[pixels[0]] });
+    }
+    if pixels.iter().any(|d| shape[*d] > 1 && seen.strides[*d] == 0) {
+        return None;
+    }
+    seen.pixel_stride(order).map(|stride| Layout::Rows { stride, offset: 0 })
 }
 
 /// An epilogue's operands, as many as there are sides; the rest are empty.

@@ -1,6 +1,7 @@
-//! A call's arguments by name, as lowering reads them: what is not of the type asked for is none.
+//! A call's arguments by name: what is not of the type asked for is none.
 
-use cleave_ir::{Arg, Graph, Node, NodeId};
+use cleave_ir::{Arg, Node, NodeId};
+use cleave_numerics::DType;
 
 /// The arguments of a call.
 pub(crate) struct Args<'g> {
@@ -9,11 +10,6 @@ pub(crate) struct Args<'g> {
 }
 
 impl<'g> Args<'g> {
-    /// Those of a node.
-    pub(crate) fn of(g: &'g Graph, id: NodeId) -> Args<'g> {
-        Args { node: g.node(id) }
-    }
-
     fn arg(&self, name: &str) -> &'g Arg {
         self.node.arg(name).unwrap_or(&Arg::None)
     }
@@ -61,6 +57,11 @@ impl<'g> Args<'g> {
         }
     }
 
+    /// An element type.
+    pub(crate) fn dtype(&self, name: &str) -> Option<DType> {
+        if let Arg::DType(d) = self.arg(name) { Some(*d) } else { None }
+    }
+
     /// A bool.
     pub(crate) fn bool(&self, name: &str) -> bool {
         *self.arg(name) == Arg::Bool(true)
@@ -76,14 +77,19 @@ impl<'g> Args<'g> {
         *self.arg(name) == Arg::None
     }
 
-    /// A dimension, counted from the end if negative.
+    /// A dimension, or a place in one, counted from the end if negative.
     pub(crate) fn axis(&self, name: &str, rank: usize) -> Option<usize> {
         wrap(self.int(name)?, rank)
+    }
+
+    /// Dimensions as [`Args::axis`], in their order.
+    pub(crate) fn axes(&self, name: &str, rank: usize) -> Option<Vec<usize>> {
+        self.ints(name)?.into_iter().map(|d| wrap(d, rank)).collect()
     }
 }
 
 /// A dimension, counted from the end if negative.
-pub(crate) fn wrap(axis: i64, rank: usize) -> Option<usize> {
+pub(super) fn wrap(axis: i64, rank: usize) -> Option<usize> {
     let a = if axis < 0 { axis + rank as i64 } else { axis };
     usize::try_from(a).ok().filter(|a| *a < rank)
 }
