@@ -4,9 +4,9 @@ use cleave_ir::{Arg, Node, NodeId};
 use cleave_numerics::DType;
 
 /// The arguments of a call.
-pub(crate) struct Args<'g> {
+pub(super) struct Args<'g> {
     /// The call.
-    pub(crate) node: &'g Node,
+    pub(super) node: &'g Node,
 }
 
 impl<'g> Args<'g> {
@@ -15,7 +15,7 @@ impl<'g> Args<'g> {
     }
 
     /// A node.
-    pub(crate) fn tensor(&self, name: &str) -> Option<NodeId> {
+    pub(super) fn tensor(&self, name: &str) -> Option<NodeId> {
         match self.arg(name) {
             Arg::Node(n) => Some(*n),
             _ => None,
@@ -23,7 +23,7 @@ impl<'g> Args<'g> {
     }
 
     /// An integer.
-    pub(crate) fn int(&self, name: &str) -> Option<i64> {
+    pub(super) fn int(&self, name: &str) -> Option<i64> {
         match self.arg(name) {
             Arg::Int(i) => Some(*i),
             _ => None,
@@ -31,7 +31,7 @@ impl<'g> Args<'g> {
     }
 
     /// Integers.
-    pub(crate) fn ints(&self, name: &str) -> Option<Vec<i64>> {
+    pub(super) fn ints(&self, name: &str) -> Option<Vec<i64>> {
         match self.arg(name) {
             Arg::List(l) => l.iter().map(|a| if let Arg::Int(i) = a { Some(*i) } else { None }).collect(),
             _ => None,
@@ -39,7 +39,7 @@ impl<'g> Args<'g> {
     }
 
     /// Sizes: integers that are not negative, one standing for all `n`.
-    pub(crate) fn sizes(&self, name: &str, n: usize) -> Option<Vec<usize>> {
+    pub(super) fn sizes(&self, name: &str, n: usize) -> Option<Vec<usize>> {
         let v: Vec<usize> = self.ints(name)?.into_iter().map(|i| usize::try_from(i).ok()).collect::<Option<_>>()?;
         match v.as_slice() {
             [one] if n > 1 => Some(vec![*one; n]),
@@ -49,7 +49,7 @@ impl<'g> Args<'g> {
     }
 
     /// A number.
-    pub(crate) fn float(&self, name: &str) -> Option<f32> {
+    pub(super) fn float(&self, name: &str) -> Option<f32> {
         match self.arg(name) {
             Arg::Float(f) => Some(*f as f32),
             Arg::Int(i) => Some(*i as f32),
@@ -58,32 +58,32 @@ impl<'g> Args<'g> {
     }
 
     /// An element type.
-    pub(crate) fn dtype(&self, name: &str) -> Option<DType> {
+    pub(super) fn dtype(&self, name: &str) -> Option<DType> {
         if let Arg::DType(d) = self.arg(name) { Some(*d) } else { None }
     }
 
     /// A bool.
-    pub(crate) fn bool(&self, name: &str) -> bool {
+    pub(super) fn bool(&self, name: &str) -> bool {
         *self.arg(name) == Arg::Bool(true)
     }
 
     /// A string.
-    pub(crate) fn str(&self, name: &str) -> &'g str {
+    pub(super) fn str(&self, name: &str) -> &'g str {
         if let Arg::Str(s) = self.arg(name) { s } else { "" }
     }
 
     /// Whether nothing was given.
-    pub(crate) fn is_none(&self, name: &str) -> bool {
+    pub(super) fn is_none(&self, name: &str) -> bool {
         *self.arg(name) == Arg::None
     }
 
     /// A dimension, or a place in one, counted from the end if negative.
-    pub(crate) fn axis(&self, name: &str, rank: usize) -> Option<usize> {
+    pub(super) fn axis(&self, name: &str, rank: usize) -> Option<usize> {
         wrap(self.int(name)?, rank)
     }
 
     /// Dimensions as [`Args::axis`], in their order.
-    pub(crate) fn axes(&self, name: &str, rank: usize) -> Option<Vec<usize>> {
+    pub(super) fn axes(&self, name: &str, rank: usize) -> Option<Vec<usize>> {
         self.ints(name)?.into_iter().map(|d| wrap(d, rank)).collect()
     }
 }

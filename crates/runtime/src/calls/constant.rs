@@ -52,14 +52,12 @@ impl<'g> Calls<'g> {
             (Kind::Call(_), _) => {}
             _ => return Ok(Constant::Unknown),
         }
-        let args = self.reads(id);
-        if let ([tuple], "getitem", Some(index)) = (args.as_slice(), self.base(id), self.args(id).int("index"))
+        if let Some((tuple, index)) = self.item(id)
             && let Constant::Tuple(parts) = &self.constants[tuple.index()]
         {
-            let part = usize::try_from(index).ok().and_then(|i| parts.get(i));
-            return Ok(part.cloned().unwrap_or(Constant::Unknown));
+            return Ok(parts.get(index).cloned().unwrap_or(Constant::Unknown));
         }
-        if !args.iter().all(|n| self.is_constant(*n)) {
+        if !self.reads(id).into_iter().all(|n| self.is_constant(n)) {
             return Ok(Constant::Unknown);
         }
         if self.stays_levels(id) || self.stays_halves(id) {

@@ -3,12 +3,13 @@
 use super::args::wrap;
 use super::{Calls, Convolution};
 use crate::error::Result;
+use crate::kernel::RunLevels;
 use crate::memory::Storage;
 use cleave_ir::{NodeId, Tensor};
 use cleave_kernels::pointwise::{Quantize, Rounding};
 use cleave_kernels::qconv::Bias;
 use cleave_kernels::quant::Dequantize;
-use cleave_numerics::{DType, QRange};
+use cleave_numerics::{DType, QRange, QScheme};
 
 /// Scale, zero point and range of a quantize or dequantize, in terms of the bytes stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,6 +35,24 @@ impl Quant {
     pub(crate) fn within(&self, (lo, hi): (f32, f32)) -> Quantize {
         Quantize { qmin: self.q.eval(lo).into(), qmax: self.q.eval(hi).into(), ..self.q }
     }
+}
+
+/// A quantize or dequantize whose scale and zero point are computed as the model runs.
+pub(crate) struct RunQuant {
+    /// What it converts.
+    pub(crate) x: NodeId,
+    /// A scale.
+    pub(crate) scale: NodeId,
+    /// A zero point.
+    pub(crate) zero: NodeId,
+    /// How these lie in memory.
+    pub(crate) how: RunLevels,
+    /// How the levels are stored.
+    pub(crate) storage: Storage,
+    /// The least and the greatest, as they are stored.
+    pub(crate) bounds: [i32; 2],
+    /// How floats are divided by the scale.
+    pub(crate) rounding: Rounding,
 }
 
 /// Constant levels with their scales.
@@ -71,7 +90,7 @@ impl Levels {
 }
 
 /// How levels of a type are stored, and what is added to them for it.
-pub(crate) fn stored(dtype: DType) -> Option<(Storage, i32)> {
+fn stored(dtype: DType) -> Option<(Storage, i32)> {
     match dtype {
         DType::U8 => Some((Storage::U8, 0)),
         DType::I8 => Some((Storage::S8, 128)),
@@ -96,17 +115,52 @@ impl Calls<'_> {
     }
 
     /// How the graph quantizes.
-    pub(crate) fn rounding(&self) -> Rounding {
+    fn rounding(&self) -> Rounding {
         if self.g.quantizes_by_division() { Rounding::Div } else { Rounding::Recip }
     }
 
     /// The integers that a call names, if they are of an 8-bit type.
-    pub(crate) fn range(&self, id: NodeId) -> Option<QRange> {
+    fn range(&self, id: NodeId) -> Option<QRange> {
         let a = self.args(id);
         let (min, max, dtype) = (a.int("quant_min")?, a.int("quant_max")?, a.dtype("dtype")?);
         let (least, greatest) = dtype.int_range().filter(|_| stored(dtype).is_some())?;
         let fits = |v: i64| i32::try_from(v).ok().filter(|v| (least..=greatest).contains(v));
         Some(QRange { dtype, min: fits(min)?, max: fits(max)? }).filter(|r| r.min < r.max)
+    }
+
+    /// What a quantize makes of floats, or a dequantize floats of, and by which levels.
+    pub(crate) fn converted(&self, id: NodeId) -> Option<(NodeId, Quant)> {
+        let x = self.args(id).tensor("input").filter(|x| self.is_float(*x) != self.is_float(id))?;
+        Some((x, self.quant(id)?))
+    }
+
+    /// [`Calls::converted`] by levels that are computed.
+    pub(crate) fn run_converted(&self, id: NodeId) -> Option<RunQuant> {
+        let (a, range) = (self.args(id), self.range(id)?);
+        let (storage, up) = stored(range.dtype)?;
+        let x = a.tensor("input").filter(|x| self.is_float(*x) != self.is_float(id))?;
+        let number = |name: &str| {
+            let n = a.tensor(name)?;
+            let one = self.shape(n).ok()?.iter().product::<usize>() == 1;
+            Some((n, self.g.tensor_meta(n).ok()?.dtype)).filter(|_| one)
+        };
+        let ((scale, s @ (DType::F32 | DType::F64)), (zero, z @ (DType::I64 | DType::I32 | DType::I8 | DType::U8))) =
+            (number("scale")?, number("zero_point")?)
+        else {
+            return None;
+        };
+        let how = RunLevels { scale: s, zero: z, up: up.into() };
+        let bounds = [range.min + up, range.max + up];
+        Some(RunQuant { x, scale, zero, how, storage, bounds, rounding: self.rounding() })
+    }
+
+    /// The floats for which a call chooses a scale and a zero point, for which integers, and the least scale.
+    pub(crate) fn chosen(&self, id: NodeId, scheme: QScheme) -> Option<(NodeId, QRange, f32)> {
+        let (a, range) = (self.args(id), self.range(id)?);
+        let x = a.tensor("input").filter(|x| self.is_float(*x))?;
+        // The middle of half of u8 is what the reference makes of it.
+        let half = scheme == QScheme::Symmetric && range.dtype == DType::U8 && (range.min, range.max) != (0, 255);
+        Some((x, range, a.float("eps")?)).filter(|_| !half)
     }
 
     /// What a dequantize of a constant reads.

@@ -8,22 +8,22 @@ mod args;
 mod constant;
 mod conv;
 mod levels;
-mod pad;
+mod moving;
 mod pointwise;
 mod pool;
 mod rows;
 mod view;
 
 pub(crate) use affine::Affine;
-pub(crate) use args::Args;
 pub(crate) use constant::nest;
 pub(crate) use conv::{Convolution, Weights};
-pub(crate) use levels::{Quant, stored};
-pub(crate) use pad::Pad;
+pub(crate) use levels::{Quant, RunQuant};
+pub(crate) use moving::Pad;
 pub(crate) use pointwise::Form;
 pub(crate) use view::View;
 
 use crate::error::{Result, RuntimeError};
+use args::Args;
 use cleave_ir::{Arg, Class, Graph, Meta, NodeId};
 use cleave_numerics::DType;
 use constant::Constant;
@@ -38,8 +38,8 @@ pub(crate) struct Calls<'g> {
 }
 
 impl<'g> Calls<'g> {
-    /// A call's arguments.
-    pub(crate) fn args(&self, id: NodeId) -> Args<'g> {
+    /// A call's arguments: nothing outside of here reads them.
+    fn args(&self, id: NodeId) -> Args<'g> {
         Args { node: self.g.node(id) }
     }
 
@@ -107,8 +107,8 @@ impl<'g> Calls<'g> {
 
     /// Whether a node's value is a result of a reduction.
     pub(crate) fn is_reduced(&self, id: NodeId) -> bool {
-        let made = if self.base(id) == "getitem" { self.reads(id).first().copied() } else { None };
-        self.g.node(made.unwrap_or(id)).op().is_some_and(|o| o.class == Class::Reduction)
+        let made = self.item(id).map_or(id, |(tuple, _)| tuple);
+        self.g.node(made).op().is_some_and(|o| o.class == Class::Reduction)
     }
 
     /// What stands against a call.

@@ -19,6 +19,25 @@ pub(crate) struct Reduced {
 }
 
 impl Calls<'_> {
+    /// The floats of which a call makes floats, under these names.
+    fn floats<const N: usize>(&self, id: NodeId, names: [&str; N]) -> Option<[NodeId; N]> {
+        let nodes: Vec<NodeId> = names.iter().map(|n| self.args(id).tensor(n)).collect::<Option<_>>()?;
+        let floats = self.is_float(id) && nodes.iter().all(|n| self.is_float(*n));
+        nodes.try_into().ok().filter(|_| floats)
+    }
+
+    /// The tensor of which a call computes a softmax, along which dimension, and whether its logarithm is meant.
+    pub(crate) fn softmax(&self, id: NodeId) -> Option<(NodeId, usize, bool)> {
+        let [x] = self.floats(id, ["self"])?;
+        let dim = self.args(id).axis("dim", self.shape(x).ok()?.len())?;
+        Some((x, dim, self.base(id).contains("log")))
+    }
+
+    /// The two sides of a product of matrices.
+    pub(crate) fn product(&self, id: NodeId) -> Option<[NodeId; 2]> {
+        self.floats(id, ["self", "mat2"]).or_else(|| self.floats(id, ["self", "other"]))
+    }
+
     /// The reduction that a call is.
     pub(crate) fn reduced(&self, id: NodeId) -> Option<Reduced> {
         let a = self.args(id);
@@ -42,13 +61,17 @@ impl Calls<'_> {
         axes.into_iter().eq(first..last).then_some(Reduced { x, op, dims })
     }
 
-    /// The layer norm that a call is, of constant weights.
+    /// The tensor that a call normalizes, and how; none if the weights are computed.
     ///
     /// # Errors
     /// Weights that do not fit.
-    pub(crate) fn layer_norm(&self, isa: Isa, id: NodeId) -> Result<Option<LayerNorm>> {
+    pub(crate) fn layer_norm(&self, isa: Isa, id: NodeId) -> Result<Option<(NodeId, LayerNorm)>> {
         let a = self.args(id);
-        let (Some(dims), Some(eps)) = (a.ints("normalized_shape"), a.float("eps")) else { return Ok(None) };
+        let (Some([x]), Some(dims), Some(eps)) =
+            (self.floats(id, ["input"]), a.ints("normalized_shape"), a.float("eps"))
+        else {
+            return Ok(None);
+        };
         let mut parts = [None, None];
         for (part, name) in parts.iter_mut().zip(["weight", "bias"]) {
             match a.tensor(name) {
@@ -58,7 +81,7 @@ impl Calls<'_> {
             }
         }
         let n = dims.iter().map(|d| usize::try_from(*d).unwrap_or(0)).product();
-        Ok(Some(LayerNorm::new(isa, n, eps, parts[0].as_deref(), parts[1].as_deref())?))
+        Ok(Some((x, LayerNorm::new(isa, n, eps, parts[0].as_deref(), parts[1].as_deref())?)))
     }
 
     /// The images that a call resizes, how it does so, and whether elements are interpolated; none if they are no floats.

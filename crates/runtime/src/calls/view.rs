@@ -105,6 +105,13 @@ impl Calls<'_> {
         Some((x, reader(self, id, &self.shape(x).ok()?)?))
     }
 
+    /// The call with several values of which a call takes one, and which.
+    pub(crate) fn item(&self, id: NodeId) -> Option<(NodeId, usize)> {
+        let a = self.args(id);
+        let item = (a.tensor("self")?, usize::try_from(a.int("index")?).ok()?);
+        (self.op(id) == "getitem").then_some(item)
+    }
+
     /// The view of a constant that a call is, where its bytes can be shared.
     pub(super) fn window(&self, id: NodeId) -> Option<Tensor> {
         let (x, views) = self.views(id)?;

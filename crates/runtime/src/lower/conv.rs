@@ -82,14 +82,14 @@ pub(super) fn emit(l: &mut Lower<'_>, c: &Convolution, region: &Region) -> Resul
     if let Some(output_padding) = c.transposed {
         let body = transposed(l, c, &affine, epilogue, output_padding)?;
         let out = l.steps.alloc(&shape, Storage::F32, &order);
-        l.step(Box::new(ConvTransposeKernel { body }), &[&x], &out, &name, &region.covers());
+        l.step(Box::new(ConvTransposeKernel { body }), &[&x], &[&out], &name, &region.covers());
         return Ok(Some(out));
     }
     let body = packed(l, c, &affine, epilogue)?;
     let (out, stride) = l.pixels(region, &order)?;
     let kernel = ConvKernel { body, sides, stride, bytes: region.quantize.is_some() };
     let reads: Vec<&Value> = std::iter::once(&x).chain(&operands).collect();
-    l.step(Box::new(kernel), &reads, &out, &name, &region.covers());
+    l.step(Box::new(kernel), &reads, &[&out], &name, &region.covers());
     Ok(Some(out))
 }
 

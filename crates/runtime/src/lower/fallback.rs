@@ -34,7 +34,7 @@ pub(super) fn lower(l: &mut Lower<'_>, id: NodeId) -> Result<State> {
     for (i, part) in results.chunks(MAX_WRITES).enumerate() {
         let (graph, args, first) = (l.g.clone(), args.clone(), i * MAX_WRITES);
         let kernel = Box::new(ReferenceKernel { graph, node: id, args, first, results: part.to_vec() });
-        l.step_to(kernel, &reads, &part.iter().collect::<Vec<_>>(), &stem, &[id]);
+        l.step(kernel, &reads, &part.iter().collect::<Vec<_>>(), &stem, &[id]);
     }
     let mut results = results.into_iter().map(State::Stored);
     nest(&node.meta, &mut results, State::Tuple).ok_or_else(|| l.calls.unsupported(id, "a result is missing"))

@@ -18,9 +18,6 @@ mod rows;
 mod state;
 mod view;
 
-pub(crate) use region::Region;
-pub(crate) use state::{Deferred, State};
-
 use crate::calls::{Calls, Quant};
 use crate::error::Result;
 use crate::kernel::{CopyKernel, Kernel};
@@ -30,6 +27,8 @@ use cleave_ir::{Class, Graph, Kind, NodeId};
 use cleave_kernels::Isa;
 use cleave_kernels::conv_f32::{ConvF32, EpilogueF32};
 use indexmap::IndexMap;
+use region::Region;
+use state::{Deferred, State};
 use std::sync::{Arc, Mutex};
 
 /// Lowers one call: what is known of its value then; none if it has no kernel for these arguments.
@@ -45,7 +44,7 @@ static RULES: &[Rules] = &[moving::RULES, conv::RULES, pool::RULES, rows::RULES,
 pub(crate) type PackedWeights = Arc<Mutex<IndexMap<String, (ConvF32, EpilogueF32)>>>;
 
 /// Lowering in progress.
-pub(crate) struct Lower<'g> {
+struct Lower<'g> {
     g: &'g Arc<Graph>,
     calls: Calls<'g>,
     isa: Isa,
@@ -164,12 +163,7 @@ impl Lower<'_> {
     }
 
     /// Appends a kernel that computes `out`; `nodes` are those that it covers, `stem` its name without number.
-    fn step(&mut self, kernel: Box<dyn Kernel>, reads: &[&Value], out: &Value, stem: &str, nodes: &[NodeId]) {
-        self.step_to(kernel, reads, &[out], stem, nodes);
-    }
-
-    /// [`Lower::step`] with several results.
-    fn step_to(&mut self, kernel: Box<dyn Kernel>, reads: &[&Value], out: &[&Value], stem: &str, nodes: &[NodeId]) {
+    fn step(&mut self, kernel: Box<dyn Kernel>, reads: &[&Value], out: &[&Value], stem: &str, nodes: &[NodeId]) {
         let meant =
             |a: &NodeId| matches!(self.state(*a), State::Dequant(..) | State::Computed(_)) || self.calls.is_meant(*a);
         let meant: Vec<NodeId> = nodes.iter().flat_map(|n| self.calls.reads(*n)).filter(meant).collect();
@@ -224,7 +218,7 @@ impl Lower<'_> {
 
     /// Copies a value into a window of the same shape.
     fn copy(&mut self, from: &Value, to: &Value, nodes: &[NodeId]) {
-        self.step(Box::new(CopyKernel::new(from, to)), &[from], to, "copy", nodes);
+        self.step(Box::new(CopyKernel::new(from, to)), &[from], &[to], "copy", nodes);
     }
 
     /// Where a node's value is to be written: into a concatenation that is its only use, or anew.

@@ -5,8 +5,7 @@ use crate::calls::{Pad, Quant};
 use crate::error::Result;
 use crate::kernel::{GatherKernel, PadKernel};
 use crate::memory::{Storage, Value, channels_last, row_major};
-use cleave_ir::{Arg, NodeId};
-use cleave_numerics::DType;
+use cleave_ir::NodeId;
 
 /// The ops lowered here.
 pub(super) const RULES: Rules =
@@ -23,11 +22,7 @@ pub(super) fn slot(l: &mut Lower<'_>, node: NodeId, storage: Storage, order: &[u
         }
         (part, user) = (user, l.calls.only_user(user)?);
     }
-    if l.calls.op(user) != "aten.cat.default" {
-        return None;
-    }
-    let parts = l.calls.reads(user);
-    let dim = l.calls.args(user).axis("dim", order.len())?;
+    let (dim, parts) = l.calls.joined(user)?;
     // What levels mean is said by the dequantize of each part.
     let quant = |id: NodeId| l.calls.quant(id).filter(|_| l.calls.base(id) == "dequantize_per_tensor");
     let alike = parts.iter().all(|p| quant(*p) == quant(part));
@@ -66,13 +61,8 @@ fn common(l: &Lower<'_>, id: NodeId, parts: &[NodeId]) -> Option<Quant> {
 }
 
 fn cat(l: &mut Lower<'_>, id: NodeId) -> Result<Option<State>> {
+    let Some((dim, parts)) = l.calls.joined(id) else { return Ok(None) };
     let shape = l.calls.shape(id)?;
-    let parts = l.g.node(id).args.first().map(Arg::nodes).unwrap_or_default();
-    let Some(dim) = l.calls.args(id).axis("dim", shape.len()) else { return Ok(None) };
-    let dtype = l.g.tensor_meta(id)?.dtype;
-    if parts.iter().any(|p| l.g.tensor_meta(*p).is_ok_and(|m| m.dtype != dtype)) {
-        return Ok(None);
-    }
     let quant = common(l, id, &parts);
     let mut values = vec![];
     for p in &parts {
@@ -140,16 +130,12 @@ fn filled(l: &mut Lower<'_>, id: NodeId, v: &Value, pad: &Pad, fill: [u8; 4]) ->
     let out = l.steps.alloc(&l.calls.shape(id)?, v.storage, &v.order());
     let windows = pad.around.iter().enumerate();
     let inner = windows.fold(out.clone(), |inner, (dim, [before, _])| inner.slice(dim, *before, v.shape[dim], 1));
-    l.step(Box::new(PadKernel::new(v, &inner, fill)), &[v], &out, "pad", &[id]);
+    l.step(Box::new(PadKernel::new(v, &inner, fill)), &[v], &[&out], "pad", &[id]);
     Ok(out)
 }
 
 fn embedding(l: &mut Lower<'_>, id: NodeId) -> Result<Option<State>> {
-    let a = l.calls.args(id);
-    let (Some(table), Some(indices)) = (a.tensor("weight"), a.tensor("indices")) else { return Ok(None) };
-    if l.g.tensor_meta(indices)?.dtype != DType::I64 || l.calls.shape(table)?.len() != 2 {
-        return Ok(None);
-    }
+    let Some((table, indices)) = l.calls.picked(id) else { return Ok(None) };
     let halves = l.calls.halves(table).filter(|_| l.calls.is_meant(table));
     let widens = halves.is_some();
     let table = match halves {
@@ -163,6 +149,6 @@ fn embedding(l: &mut Lower<'_>, id: NodeId) -> Result<Option<State>> {
     let out = l.steps.alloc(&shape, storage, &row_major(shape.len()));
     let (rows, width) = (table.shape[0], table.shape[1] * table.storage.size());
     let kernel = GatherKernel { rows, width, widens, node: l.g.node(id).name.clone(), op: l.calls.op(id) };
-    l.step(Box::new(kernel), &[&table, &indices], &out, "embedding", &[id]);
+    l.step(Box::new(kernel), &[&table, &indices], &[&out], "embedding", &[id]);
     Ok(Some(State::Stored(out)))
 }

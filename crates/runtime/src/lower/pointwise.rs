@@ -115,7 +115,7 @@ pub(super) fn emit_program(l: &mut Lower<'_>, region: &Region, compiled: Compile
         l.steps.join(kernel, &reads, &out, &nodes);
     } else {
         let name = l.steps.fused_name("poi_fused", &nodes);
-        l.step(Box::new(kernel), &reads, &out, &name, &nodes);
+        l.step(Box::new(kernel), &reads, &[&out], &name, &nodes);
     }
     Ok(out)
 }

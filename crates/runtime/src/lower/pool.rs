@@ -20,9 +20,7 @@ pub(super) const RULES: Rules = &[
 fn max(l: &mut Lower<'_>, id: NodeId) -> Result<Option<State>> {
     let Some((x, shape)) = l.calls.windows(id) else { return Ok(None) };
     let tuple = matches!(l.g.node(id).meta, Meta::Tuple(_));
-    let first_only =
-        |u: &NodeId| l.calls.args(*u).int("index") == Some(0) && l.calls.args(*u).tensor("self") == Some(id);
-    if tuple && !l.g.users(id).iter().all(first_only) {
+    if tuple && !l.g.users(id).iter().all(|u| l.calls.item(*u) == Some((id, 0))) {
         return Ok(None);
     }
     l.settle(x)?;
@@ -42,7 +40,7 @@ fn max(l: &mut Lower<'_>, id: NodeId) -> Result<Option<State>> {
     let stride = out.pixel_stride(&order);
     let stride = stride.ok_or_else(|| l.calls.unsupported(id, "its output has no pixel stride"))?;
     let stem = if bytes { "max_pool2d_u8" } else { "max_pool2d_f32" };
-    l.step(Box::new(MaxPoolKernel { body, bytes, stride }), &[&v], &out, stem, &[id]);
+    l.step(Box::new(MaxPoolKernel { body, bytes, stride }), &[&v], &[&out], stem, &[id]);
     let state = State::of(out, quant);
     Ok(Some(if tuple { State::Tuple(vec![state, State::Unset]) } else { state }))
 }
@@ -74,6 +72,6 @@ pub(super) fn emit(l: &mut Lower<'_>, pool: NodeId, region: &Region) -> Result<O
     let stem = if from.is_some() { "avg_pool2d_u8" } else { "avg_pool2d_f32" };
     let name = l.steps.fused_name(stem, &region.nodes);
     let kernel = AvgPoolKernel { body, from: from.map(|q| q.dequantize()), to, stride };
-    l.step(Box::new(kernel), &[&v], &out, &name, &region.covers());
+    l.step(Box::new(kernel), &[&v], &[&out], &name, &region.covers());
     Ok(Some(out))
 }

@@ -127,7 +127,7 @@ pub(super) fn emit(l: &mut Lower<'_>, c: &Convolution, region: &Region) -> Resul
     reads.extend(absorbed.residual.iter().map(|(r, _)| r));
     reads.extend(epilogue.iter().flat_map(|e| &e.operands));
     let name = l.steps.fused_name(&c.stem("u8s8"), &region.nodes);
-    l.step(kernel, &reads, &out, &name, &region.covers());
+    l.step(kernel, &reads, &[&out], &name, &region.covers());
     Ok(Some(out))
 }
 

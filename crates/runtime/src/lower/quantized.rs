@@ -19,10 +19,7 @@ pub(super) const RULES: Rules = &[
 ];
 
 fn quantize(l: &mut Lower<'_>, id: NodeId) -> Result<Option<State>> {
-    let (Some(x), Some(quant)) = (l.calls.args(id).tensor("input"), l.calls.quant(id)) else { return Ok(None) };
-    if !l.calls.is_float(x) {
-        return Ok(None);
-    }
+    let Some((x, quant)) = l.calls.converted(id) else { return Ok(None) };
     Ok(Some(State::Stored(match l.state(x).clone() {
         State::Dequant(v, q) if q == quant => v,
         _ => l.materialise(x, Some((id, quant)))?,
@@ -30,11 +27,9 @@ fn quantize(l: &mut Lower<'_>, id: NodeId) -> Result<Option<State>> {
 }
 
 fn dequantize(l: &mut Lower<'_>, id: NodeId) -> Result<Option<State>> {
-    let (Some(x), Some(quant)) = (l.calls.args(id).tensor("input"), l.calls.quant(id)) else { return Ok(None) };
+    let Some((x, quant)) = l.calls.converted(id) else { return Ok(None) };
     Ok(match l.state(x) {
-        State::Stored(v) if v.storage == quant.storage && l.calls.is_float(id) => {
-            Some(State::Dequant(v.clone(), quant))
-        }
+        State::Stored(v) if v.storage == quant.storage => Some(State::Dequant(v.clone(), quant)),
         _ => None,
     })
 }
@@ -69,7 +64,7 @@ fn emit_dense(
     let out = l.steps.alloc(&reads[0].shape, region.storage(), order);
     let nodes = region.covers();
     let name = l.steps.fused_name(stem, &nodes);
-    l.step(Box::new(kernel), reads, &out, &name, &nodes);
+    l.step(Box::new(kernel), reads, &[&out], &name, &nodes);
     out
 }
 
@@ -138,11 +133,6 @@ impl Operands {
         Some(Operands { op, nodes, quants: [*qa, *qb], bounds })
     }
 
-    /// The output's range with the clamps, for values in units of its scale.
-    fn unit(&self, quant: &Quant) -> Quantize {
-        Quantize { scale: 1.0, ..quant.within(self.bounds) }
-    }
-
     /// With operands that are broadcast otherwise: the same product; of a sum the zero point is added after rounding.
     fn program(&self, quant: &Quant) -> Option<Compiled> {
         let [qa, qb] = &self.quants;
@@ -163,7 +153,8 @@ impl Operands {
             let scale = p.constant(qa.q.scale * qb.q.scale / sy);
             z = p.binary(Binary::Mul, z, scale);
         }
-        let mut q = self.unit(quant);
+        // The values are in units of the output's scale.
+        let mut q = Quantize { scale: 1.0, ..quant.within(self.bounds) };
         if self.op == Binary::Mul {
             // As `QProduct`: the zero point takes part in the rounding.
             let zero = p.constant(q.zero_point as f32);

@@ -9,36 +9,36 @@ use cleave_kernels::pointwise::Output;
 
 /// A value that is needed now, and the deferred nodes that it needs.
 #[derive(Clone, Debug)]
-pub(crate) struct Region {
+pub(super) struct Region {
     /// The node whose value is computed.
-    pub(crate) root: NodeId,
+    pub(super) root: NodeId,
     /// The quantize behind it and its levels, if it is stored as such; else it is stored as f32.
-    pub(crate) quantize: Option<(NodeId, Quant)>,
+    pub(super) quantize: Option<(NodeId, Quant)>,
     /// Pointwise nodes, in topological order.
-    pub(crate) nodes: Vec<NodeId>,
+    pub(super) nodes: Vec<NodeId>,
     /// Compute ops among what they read, in topological order.
-    pub(crate) anchors: Vec<NodeId>,
+    pub(super) anchors: Vec<NodeId>,
 }
 
 impl Region {
     /// The node whose value is stored.
-    pub(crate) fn stored(&self) -> NodeId {
+    pub(super) fn stored(&self) -> NodeId {
         self.quantize.map_or(self.root, |(node, _)| node)
     }
 
     /// All that one kernel for it computes: the anchors, the pointwise nodes and the quantize.
-    pub(crate) fn covers(&self) -> Vec<NodeId> {
+    pub(super) fn covers(&self) -> Vec<NodeId> {
         let quantize = self.quantize.map(|(node, _)| node);
         self.anchors.iter().chain(&self.nodes).copied().chain(quantize).collect()
     }
 
     /// What a program stores.
-    pub(crate) fn output(&self) -> Output {
+    pub(super) fn output(&self) -> Output {
         self.quantize.map_or(Output::F32, |(_, quant)| Output::U8(quant.q))
     }
 
     /// How the result is stored.
-    pub(crate) fn storage(&self) -> Storage {
+    pub(super) fn storage(&self) -> Storage {
         self.quantize.map_or(Storage::F32, |(_, quant)| quant.storage)
     }
 }

@@ -28,14 +28,6 @@ pub(super) const RULES: Rules = &[
     ("aten.upsample_bilinear2d.vec", resize),
 ];
 
-/// A call's tensor in memory, if it is one of floats and so is the result.
-fn operand(l: &mut Lower<'_>, id: NodeId, name: &str) -> Result<Option<Value>> {
-    match l.calls.args(id).tensor(name) {
-        Some(x) if l.calls.is_float(x) && l.calls.is_float(id) => l.value(x).map(Some),
-        _ => Ok(None),
-    }
-}
-
 /// Emits a kernel for a call's floats, stored in this order.
 fn emit(
     l: &mut Lower<'_>,
@@ -46,26 +38,24 @@ fn emit(
     order: &[usize],
 ) -> Result<Option<State>> {
     let out = l.steps.alloc(&l.calls.shape(id)?, Storage::F32, order);
-    l.step(Box::new(kernel), reads, &out, stem, &[id]);
+    l.step(Box::new(kernel), reads, &[&out], stem, &[id]);
     Ok(Some(State::Stored(out)))
 }
 
 fn softmax(l: &mut Lower<'_>, id: NodeId) -> Result<Option<State>> {
-    let shape = l.calls.shape(id)?;
-    let Some(dim) = l.calls.args(id).axis("dim", shape.len()) else { return Ok(None) };
-    let Some(x) = operand(l, id, "self")? else { return Ok(None) };
+    let Some((x, dim, log)) = l.calls.softmax(id) else { return Ok(None) };
+    let x = l.value(x)?;
     // The dimension goes innermost.
-    let order: Vec<usize> = (0..shape.len()).filter(|d| *d != dim).chain([dim]).collect();
+    let order: Vec<usize> = (0..x.shape.len()).filter(|d| *d != dim).chain([dim]).collect();
     let x = l.dense(&x, &order);
-    let dims = [x.len() / shape[dim].max(1), shape[dim]];
-    let log = l.calls.base(id).contains("log");
+    let dims = [x.len() / x.shape[dim].max(1), x.shape[dim]];
     let stem = if log { "red_fused_log_softmax" } else { "red_fused_softmax" };
     emit(l, id, stem, Dense::Softmax { isa: l.isa, dims, log }, &[&x], &order)
 }
 
 fn layer_norm(l: &mut Lower<'_>, id: NodeId) -> Result<Option<State>> {
-    let Some(norm) = l.calls.layer_norm(l.isa, id)? else { return Ok(None) };
-    let Some(x) = operand(l, id, "input")? else { return Ok(None) };
+    let Some((x, norm)) = l.calls.layer_norm(l.isa, id)? else { return Ok(None) };
+    let x = l.value(x)?;
     let order = row_major(x.shape.len());
     let x = l.dense(&x, &order);
     emit(l, id, "red_fused_layer_norm", Dense::LayerNorm(norm), &[&x], &order)
@@ -83,7 +73,7 @@ fn reduce(l: &mut Lower<'_>, id: NodeId) -> Result<Option<State>> {
     // Variance and mean by one kernel, one behind the other.
     let both = [&[2], shapes[0].as_slice()].concat();
     let out = l.steps.alloc(&both, Storage::F32, &row_major(both.len()));
-    l.step(Box::new(Dense::VarMean(l.isa, correction, r.dims)), &[&x], &out, &stem, &[id]);
+    l.step(Box::new(Dense::VarMean(l.isa, correction, r.dims)), &[&x], &[&out], &stem, &[id]);
     Ok(Some(State::Tuple(vec![State::Stored(out.select(0, 0)), State::Stored(out.select(0, 1))])))
 }
 
@@ -99,8 +89,8 @@ fn side(l: &mut Lower<'_>, v: &Value, lead: &[usize]) -> Option<(Value, MatStrid
 }
 
 fn matmul(l: &mut Lower<'_>, id: NodeId) -> Result<Option<State>> {
-    let right = if l.g.node(id).arg("mat2").is_some() { "mat2" } else { "other" };
-    let (Some(a), Some(b)) = (operand(l, id, "self")?, operand(l, id, right)?) else { return Ok(None) };
+    let Some([a, b]) = l.calls.product(id) else { return Ok(None) };
+    let (a, b) = (l.value(a)?, l.value(b)?);
     let shape = l.calls.shape(id)?;
     let rank = shape.len();
     if a.shape.len() < 2 || b.shape.len() < 2 || rank < 2 || a.len() == 0 || b.len() == 0 {
@@ -122,6 +112,6 @@ fn resize(l: &mut Lower<'_>, id: NodeId) -> Result<Option<State>> {
     let v = l.dense(&v, &order);
     let out = l.steps.alloc(&l.calls.shape(id)?, v.storage, &order);
     let stem = if linear { "resize_bilinear" } else { "resize_nearest" };
-    l.step(Box::new(Dense::Resize(body, quant.is_some())), &[&v], &out, stem, &[id]);
+    l.step(Box::new(Dense::Resize(body, quant.is_some())), &[&v], &[&out], stem, &[id]);
     Ok(Some(State::of(out, quant)))
 }

@@ -7,7 +7,7 @@ use cleave_ir::NodeId;
 
 /// A computation that waits for someone to need it.
 #[derive(Clone, Debug)]
-pub(crate) enum Deferred {
+pub(super) enum Deferred {
     /// A pointwise op on the node's arguments.
     Pointwise,
     /// A convolution or linear layer of floats.
@@ -22,7 +22,7 @@ pub(crate) enum Deferred {
 
 /// What is known of a node's value.
 #[derive(Clone, Debug)]
-pub(crate) enum State {
+pub(super) enum State {
     /// Nothing yet.
     Unset,
     /// It lies in memory.
@@ -41,7 +41,7 @@ pub(crate) enum State {
 
 impl State {
     /// A value in memory: levels with their meaning, or as it stands.
-    pub(crate) fn of(value: Value, quant: Option<Quant>) -> State {
+    pub(super) fn of(value: Value, quant: Option<Quant>) -> State {
         match quant {
             Some(q) => State::Dequant(value, q),
             None => State::Stored(value),
@@ -49,7 +49,7 @@ impl State {
     }
 
     /// Where the value, or the levels that mean it, lie; none if that is no place in memory.
-    pub(crate) fn place(&self) -> Option<&Value> {
+    pub(super) fn place(&self) -> Option<&Value> {
         match self {
             State::Stored(v) | State::Dequant(v, _) => Some(v),
             State::Computed(c) => Some(&c.levels),
@@ -58,7 +58,7 @@ impl State {
     }
 
     /// The same of another window on what lies in memory.
-    pub(crate) fn moved(&self, to: Value) -> State {
+    pub(super) fn moved(&self, to: Value) -> State {
         match self {
             State::Dequant(_, q) => State::Dequant(to, *q),
             State::Computed(c) => State::Computed(Box::new(Computed { levels: to, ..(**c).clone() })),

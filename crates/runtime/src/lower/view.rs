@@ -8,8 +8,9 @@ use cleave_ir::{Meta, NodeId};
 
 /// Lowers a view of what lies in memory, or of levels that do, and an item of several values.
 pub(super) fn lower(l: &mut Lower<'_>, id: NodeId) -> Result<Option<State>> {
-    if l.calls.base(id) == "getitem" {
-        return Ok(item(l, id));
+    if let Some((tuple, index)) = l.calls.item(id) {
+        let State::Tuple(parts) = l.state(tuple) else { return Ok(None) };
+        return Ok(parts.get(index).cloned());
     }
     let Some((x, views)) = l.calls.views(id) else { return Ok(None) };
     l.settle(x)?;
@@ -30,10 +31,4 @@ fn window(l: &mut Lower<'_>, v: &Value, view: &View) -> Option<Value> {
         View::Slice { dim, start, len, step } => Some(v.slice(*dim, *start, *len, *step)),
         View::Select { dim, at } => Some(v.select(*dim, *at)),
     }
-}
-
-fn item(l: &Lower<'_>, id: NodeId) -> Option<State> {
-    let a = l.calls.args(id);
-    let State::Tuple(parts) = l.state(a.tensor("self")?) else { return None };
-    parts.get(usize::try_from(a.int("index")?).ok()?).cloned()
 }

@@ -1,7 +1,8 @@
-//! Elements put around a tensor.
+//! Elements joined, padded and picked.
 
 use super::Calls;
-use cleave_ir::NodeId;
+use cleave_ir::{Arg, NodeId};
+use cleave_numerics::DType;
 
 /// A tensor with elements of one value put around it.
 #[derive(Clone, Debug)]
@@ -26,6 +27,22 @@ impl Pad {
 }
 
 impl Calls<'_> {
+    /// The dimension along which a call joins tensors of its own type, and these.
+    pub(crate) fn joined(&self, id: NodeId) -> Option<(usize, Vec<NodeId>)> {
+        let parts = self.g.node(id).args.first().filter(|_| self.op(id) == "aten.cat.default").map(Arg::nodes)?;
+        let dtype = |n: NodeId| self.g.tensor_meta(n).ok().map(|m| m.dtype);
+        let dim = self.args(id).axis("dim", self.shape(id).ok()?.len())?;
+        parts.iter().all(|p| dtype(*p) == dtype(id)).then_some((dim, parts))
+    }
+
+    /// The table whose rows a call picks, and their indices.
+    pub(crate) fn picked(&self, id: NodeId) -> Option<(NodeId, NodeId)> {
+        let a = self.args(id);
+        let (table, indices) = (a.tensor("weight")?, a.tensor("indices")?);
+        let fits = self.g.tensor_meta(indices).ok()?.dtype == DType::I64 && self.shape(table).ok()?.len() == 2;
+        fits.then_some((table, indices))
+    }
+
     /// The pad that a call is; none if it takes elements away.
     pub(crate) fn pad(&self, id: NodeId) -> Option<Pad> {
         let a = self.args(id);
