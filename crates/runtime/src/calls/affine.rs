@@ -1,8 +1,8 @@
 //! Products and sums with a constant for each channel, put into the weights of the convolution before them: what
 //! becomes of a batch norm that was not folded before.
 
-use super::{Calls, Convolution, Form};
-use cleave_ir::{Arg, NodeId};
+use super::{Calls, Convolution, Form, Operand};
+use cleave_ir::NodeId;
 use cleave_kernels::pointwise::Binary;
 
 /// `y · scale + shift` for each output channel, and the nodes that say so.
@@ -69,29 +69,27 @@ impl Affine {
 
 /// The op of a node and its constant for each channel, if the other operand is `x`.
 fn constant_operand(calls: &Calls<'_>, c: &Convolution, x: NodeId, node: NodeId) -> Option<(Binary, Vec<f32>)> {
-    let Form::Binary(op @ (Binary::Add | Binary::Sub | Binary::Mul), 1.0) = calls.form(node)? else { return None };
-    let other = match &calls.g.node(node).args[..2] {
-        [Arg::Node(a), b] if *a == x => b,
-        [a, Arg::Node(b)] if *b == x && op != Binary::Sub => a,
+    let form = calls.form(node)?;
+    let Form::Binary(op @ (Binary::Add | Binary::Sub | Binary::Mul), 1.0) = form else { return None };
+    let other = match *calls.operands(node, form)?.as_slice() {
+        [Operand::Node(a), b] if a == x => b,
+        [a, Operand::Node(b)] if b == x && op != Binary::Sub => a,
         _ => return None,
     };
     let channels = c.shape.c_out;
-    match other {
-        Arg::Float(f) => Some((op, vec![*f as f32; channels])),
-        Arg::Int(i) => Some((op, vec![*i as f32; channels])),
-        Arg::Node(n) => {
-            let t = calls.constant(*n)?;
-            let rank = calls.shape(x).ok()?.len();
-            let channel = *c.order(rank).last()?;
-            // As broadcast: dimensions before the tensor's own are 1.
-            let lead = rank.checked_sub(t.shape().len())?;
-            let fits = |(d, size): (usize, &usize)| *size == 1 || (d + lead == channel && *size == channels);
-            if !t.shape().iter().enumerate().all(fits) {
-                return None;
-            }
-            let v = t.to_f32();
-            Some((op, if v.len() == 1 { vec![v[0]; channels] } else { v.into_owned() }))
-        }
-        _ => None,
+    let n = match other {
+        Operand::Number(f) => return Some((op, vec![f; channels])),
+        Operand::Node(n) => n,
+    };
+    let t = calls.constant(n)?;
+    let rank = calls.shape(x).ok()?.len();
+    let channel = *c.order(rank).last()?;
+    // As broadcast: dimensions before the tensor's own are 1.
+    let lead = rank.checked_sub(t.shape().len())?;
+    let fits = |(d, size): (usize, &usize)| *size == 1 || (d + lead == channel && *size == channels);
+    if !t.shape().iter().enumerate().all(fits) {
+        return None;
     }
+    let v = t.to_f32();
+    Some((op, if v.len() == 1 { vec![v[0]; channels] } else { v.into_owned() }))
 }

@@ -5,7 +5,6 @@ use cleave_numerics::DType;
 
 /// The arguments of a call.
 pub(super) struct Args<'g> {
-    /// The call.
     pub(super) node: &'g Node,
 }
 
@@ -16,26 +15,22 @@ impl<'g> Args<'g> {
 
     /// A node.
     pub(super) fn tensor(&self, name: &str) -> Option<NodeId> {
-        match self.arg(name) {
-            Arg::Node(n) => Some(*n),
-            _ => None,
-        }
+        if let Arg::Node(n) = self.arg(name) { Some(*n) } else { None }
     }
 
     /// An integer.
     pub(super) fn int(&self, name: &str) -> Option<i64> {
-        match self.arg(name) {
-            Arg::Int(i) => Some(*i),
-            _ => None,
-        }
+        if let Arg::Int(i) = self.arg(name) { Some(*i) } else { None }
+    }
+
+    /// A list.
+    pub(super) fn list(&self, name: &str) -> Option<&'g [Arg]> {
+        if let Arg::List(l) = self.arg(name) { Some(l) } else { None }
     }
 
     /// Integers.
     pub(super) fn ints(&self, name: &str) -> Option<Vec<i64>> {
-        match self.arg(name) {
-            Arg::List(l) => l.iter().map(|a| if let Arg::Int(i) = a { Some(*i) } else { None }).collect(),
-            _ => None,
-        }
+        self.list(name)?.iter().map(|a| if let Arg::Int(i) = a { Some(*i) } else { None }).collect()
     }
 
     /// Sizes: integers that are not negative, one standing for all `n`.

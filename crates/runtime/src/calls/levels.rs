@@ -139,17 +139,14 @@ impl Calls<'_> {
         let (a, range) = (self.args(id), self.range(id)?);
         let (storage, up) = stored(range.dtype)?;
         let x = a.tensor("input").filter(|x| self.is_float(*x) != self.is_float(id))?;
-        let number = |name: &str| {
-            let n = a.tensor(name)?;
-            let one = self.shape(n).ok()?.iter().product::<usize>() == 1;
-            Some((n, self.g.tensor_meta(n).ok()?.dtype)).filter(|_| one)
-        };
-        let ((scale, s @ (DType::F32 | DType::F64)), (zero, z @ (DType::I64 | DType::I32 | DType::I8 | DType::U8))) =
-            (number("scale")?, number("zero_point")?)
-        else {
+        let (scale, zero) = (a.tensor("scale")?, a.tensor("zero_point")?);
+        let one = |n: NodeId| self.shape(n).is_ok_and(|s| s.iter().product::<usize>() == 1);
+        let types = (self.g.tensor_meta(scale).ok()?.dtype, self.g.tensor_meta(zero).ok()?.dtype);
+        let (DType::F32 | DType::F64, DType::I64 | DType::I32 | DType::I8 | DType::U8) = types else { return None };
+        if !one(scale) || !one(zero) {
             return None;
-        };
-        let how = RunLevels { scale: s, zero: z, up: up.into() };
+        }
+        let how = RunLevels { scale: types.0, zero: types.1, up: up.into() };
         let bounds = [range.min + up, range.max + up];
         Some(RunQuant { x, scale, zero, how, storage, bounds, rounding: self.rounding() })
     }

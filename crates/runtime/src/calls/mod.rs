@@ -19,7 +19,7 @@ pub(crate) use constant::nest;
 pub(crate) use conv::{Convolution, Weights};
 pub(crate) use levels::{Quant, RunQuant};
 pub(crate) use moving::Pad;
-pub(crate) use pointwise::Form;
+pub(crate) use pointwise::{Form, Operand};
 pub(crate) use view::View;
 
 use crate::error::{Result, RuntimeError};

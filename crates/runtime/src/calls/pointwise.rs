@@ -13,6 +13,15 @@ pub(crate) enum Form {
     Binary(Binary, f32),
 }
 
+/// What a program reads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Operand {
+    /// A number.
+    Number(f32),
+    /// A node's value.
+    Node(NodeId),
+}
+
 type Reader = fn(&Args<'_>) -> Option<Form>;
 
 macro_rules! plain {
@@ -64,18 +73,24 @@ static FORMS: &[(&str, Reader)] = &[
     ("aten.minimum.default", |_| Some(Form::Binary(Binary::Min, 1.0))),
 ];
 
-impl<'g> Calls<'g> {
+impl Calls<'_> {
     /// What a call computes, if a program can: all its tensors are f32.
     pub(crate) fn form(&self, id: NodeId) -> Option<Form> {
         let (_, reader) = FORMS.iter().find(|(name, _)| *name == self.op(id))?;
         let floats = self.is_float(id) && self.reads(id).into_iter().all(|n| self.is_float(n));
-        if floats { reader(&self.args(id)) } else { None }
+        reader(&self.args(id)).filter(|form| floats && self.operands(id, *form).is_some())
     }
 
     /// What a program reads for a call of this form: one or two operands.
-    pub(crate) fn operands(&self, id: NodeId, form: Form) -> &'g [Arg] {
+    pub(crate) fn operands(&self, id: NodeId, form: Form) -> Option<Vec<Operand>> {
         let count = if let Form::Unary(_) = form { 1 } else { 2 };
-        &self.g.node(id).args[..count]
+        let operands = self.g.node(id).args[..count].iter().map(|a| match a {
+            Arg::Node(n) => Some(Operand::Node(*n)),
+            Arg::Float(f) => Some(Operand::Number(*f as f32)),
+            Arg::Int(i) => Some(Operand::Number(*i as f32)),
+            _ => None,
+        });
+        operands.collect()
     }
 
     /// Bounds that a chain of clamps puts on a value; none if it is another chain.

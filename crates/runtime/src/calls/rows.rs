@@ -92,11 +92,8 @@ impl Calls<'_> {
         let a = self.args(id);
         let Some(x) = a.tensor("input").filter(|x| self.is_float(*x)) else { return Ok(None) };
         let (from, to) = (self.shape(x)?, self.shape(id)?);
-        let scale = |i: usize| match a.node.arg("scale_factors") {
-            Some(Arg::List(s)) => match s.get(i) {
-                Some(Arg::Float(f)) => Some((1.0 / f) as f32),
-                _ => None,
-            },
+        let scale = |i: usize| match a.list("scale_factors")?.get(i)? {
+            Arg::Float(f) => Some((1.0 / f) as f32),
             _ => None,
         };
         let linear = self.base(id) == "upsample_bilinear2d";

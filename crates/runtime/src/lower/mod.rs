@@ -116,21 +116,15 @@ impl Lower<'_> {
     }
 
     fn lowered(&mut self, id: NodeId) -> Result<State> {
-        if let Some(state) = view::lower(self, id)? {
-            return Ok(state);
-        }
         // Kernels take tensors with elements.
-        let full = !self.calls.is_empty(id);
-        let op = self.calls.op(id);
-        for (_, rule) in RULES.iter().flat_map(|r| r.iter()).filter(|(name, _)| full && *name == op) {
+        let (op, full) = (self.calls.op(id), !self.calls.is_empty(id));
+        let rules = RULES.iter().flat_map(|r| r.iter()).filter(|(name, _)| full && *name == op).map(|(_, rule)| *rule);
+        for rule in [view::lower as Rule].into_iter().chain(rules).chain([pointwise::defer as Rule]) {
             if let Some(state) = rule(self, id)? {
                 return Ok(state);
             }
         }
-        match pointwise::defer(self, id)? {
-            Some(state) => Ok(state),
-            None => fallback::lower(self, id),
-        }
+        fallback::lower(self, id)
     }
 
     /// Whether a deferred value may wait: all its uses end up in one value that is not yet computed.

@@ -1,19 +1,21 @@
 //! Pointwise ops as steps of programs.
 
 use super::{Deferred, Lower, Region, State};
-use crate::calls::{Form, Quant};
+use crate::calls::{Form, Operand, Quant};
 use crate::error::Result;
 use crate::kernel::PointwiseKernel;
 use crate::memory::{Value, channels_last, row_major};
-use cleave_ir::{Arg, NodeId};
+use cleave_ir::NodeId;
 use cleave_kernels::pointwise::{Binary, Builder, Input, Pointwise, Program, Val};
 use indexmap::IndexMap;
 
 /// Defers a pointwise call.
 pub(super) fn defer(l: &mut Lower<'_>, id: NodeId) -> Result<Option<State>> {
-    let Some(form) = l.calls.form(id) else { return Ok(None) };
+    if l.calls.form(id).is_none() {
+        return Ok(None);
+    }
     let shape = l.calls.shape(id)?;
-    for arg in l.calls.operands(id, form).iter().flat_map(Arg::nodes) {
+    for arg in l.calls.reads(id) {
         // A small value that is repeated is computed once, not for each element.
         if l.calls.shape(arg)? != shape {
             l.settle(arg)?;
@@ -30,14 +32,14 @@ pub(super) struct Compiled {
 
 /// Compiles a region; an anchor's result is the program's input 0. None if it exceeds what a program can hold.
 pub(super) fn compile(l: &Lower<'_>, region: &Region, anchor: Option<NodeId>) -> Option<Compiled> {
-    let mut p = Operands { l, b: Builder::default(), values: IndexMap::new(), leaves: vec![] };
+    let mut p = Compiling { l, b: Builder::default(), values: IndexMap::new(), leaves: vec![] };
     if let Some(a) = anchor {
         let results = p.b.input(Input::F32);
         p.values.insert(a, results);
     }
     for id in &region.nodes {
         let form = l.calls.form(*id)?;
-        let args = l.calls.operands(*id, form).iter().map(|a| p.operand(a)).collect::<Option<Vec<_>>>()?;
+        let args: Vec<Val> = l.calls.operands(*id, form)?.into_iter().map(|a| p.operand(a)).collect();
         let value = match form {
             Form::Unary(u) => p.b.unary(u, args[0]),
             Form::Binary(op, alpha) => {
@@ -48,29 +50,27 @@ pub(super) fn compile(l: &Lower<'_>, region: &Region, anchor: Option<NodeId>) ->
         };
         p.values.insert(*id, value);
     }
-    let result = p.operand(&Arg::Node(region.root))?;
+    let result = p.operand(Operand::Node(region.root));
     p.b.store(result, region.output());
     Some(Compiled { program: p.b.build().ok()?, leaves: p.leaves })
 }
 
 /// A program that is being compiled: what nodes are in it, and which of them it reads.
-struct Operands<'a, 'g> {
+struct Compiling<'a, 'g> {
     l: &'a Lower<'g>,
     b: Builder,
     values: IndexMap<NodeId, Val>,
     leaves: Vec<NodeId>,
 }
 
-impl Operands<'_, '_> {
-    fn operand(&mut self, arg: &Arg) -> Option<Val> {
-        let id = match arg {
-            Arg::Node(n) => *n,
-            Arg::Float(f) => return Some(self.b.constant(*f as f32)),
-            Arg::Int(i) => return Some(self.b.constant(*i as f32)),
-            _ => return None,
+impl Compiling<'_, '_> {
+    fn operand(&mut self, operand: Operand) -> Val {
+        let id = match operand {
+            Operand::Number(f) => return self.b.constant(f),
+            Operand::Node(n) => n,
         };
         if let Some(v) = self.values.get(&id) {
-            return Some(*v);
+            return *v;
         }
         let value = if let Some(t) = self.l.calls.constant(id).filter(|t| t.len() == 1) {
             self.b.constant(t.to_f32()[0])
@@ -82,7 +82,7 @@ impl Operands<'_, '_> {
             })
         };
         self.values.insert(id, value);
-        Some(value)
+        value
     }
 }
 

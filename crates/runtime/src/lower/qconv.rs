@@ -5,7 +5,7 @@ use super::conv::{self, Epilogue};
 use super::{Deferred, Lower, Region, State};
 use crate::calls::{Convolution, Form, Quant};
 use crate::error::Result;
-use crate::kernel::{Kernel, QConvKernel, QConvTransposeKernel, QProgramKernel, QSides, RunLevels};
+use crate::kernel::{Kernel, QConvKernel, QConvTransposeKernel, QSides, RunLevels, Then};
 use crate::memory::Value;
 use cleave_kernels::pointwise::{Binary, Quantize};
 use cleave_kernels::qconv::{
@@ -207,12 +207,10 @@ impl Unit<'_> {
                 (QConv::of_levels(isa, &c.shape, &weights, &bias, scales)?, Some(levels))
             }
         };
-        Ok(match epilogue {
-            None => Box::new(QConvKernel { body, sides, levels }),
-            Some(e) => {
-                let (program, stride) = (e.program.clone(), sides.stride);
-                Box::new(QProgramKernel { body, program, sides: e.sides.clone(), stride, levels })
-            }
-        })
+        let then = match epilogue {
+            None => Then::Store(sides),
+            Some(e) => Then::Run { program: e.program.clone(), sides: e.sides.clone(), stride: sides.stride },
+        };
+        Ok(Box::new(QConvKernel { body, levels, then }))
     }
 }
