@@ -163,3 +163,36 @@ pub(crate) fn nest<T>(meta: &Meta, results: &mut dyn Iterator<Item = T>, tuple: 
         _ => results.next(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_depends_on_constants_alone_is_known() {
+        let src = r#"graph(%x: f32[2, 4]) {
+  %w = param "w": f32[4, 4]
+  %q = param "q": i8[4, 4]
+  %t = aten.t(%w): f32[4, 4]
+  %split = aten.split.Tensor(%t, 2): (f32[2, 4], f32[2, 4])
+  %part = getitem(%split, 1): f32[2, 4]
+  %dq = quantized_decomposed.dequantize_per_tensor(%q, 0.5, 0, -127, 127, i8): f32[4, 4]
+  %linear = aten.linear(%x, %dq): f32[2, 4]
+  %add = aten.add.Tensor(%linear, %part): f32[2, 4]
+  return %add
+}
+"#;
+        let mut g = cleave_ir::text::parse(src).expect("a graph");
+        g.constants.insert("w".into(), Tensor::new(&[4, 4], (0..16).map(|i| i as f32).collect()));
+        g.constants.insert("q".into(), Tensor::new(&[4, 4], vec![-3i8; 16]));
+        let g = Arc::new(g);
+        let calls = Calls::of(&g).expect("constants that can be computed");
+        let id = |name: &str| g.find(name).expect("a node");
+        let part = calls.constant(id("part")).expect("a tensor");
+        assert_eq!(*part.to_f32(), [2.0, 6.0, 10.0, 14.0, 3.0, 7.0, 11.0, 15.0]);
+        // Levels stay what they are until their floats are asked for.
+        assert!(calls.is_meant(id("dq")) && calls.constant(id("dq")).is_none());
+        assert_eq!(calls.tensor(id("dq")).expect("floats").to_f32()[0], -1.5);
+        assert!(["x", "linear", "add"].iter().all(|n| !calls.is_known(id(n))));
+    }
+}

@@ -43,7 +43,7 @@ pub(super) struct Epilogue {
 impl Epilogue {
     /// The program from an anchor's results to a region's, stored in this order. None if a program cannot hold it, or an
     /// operand lies so that the kernel cannot address it.
-    pub(super) fn new(l: &mut Lower<'_>, region: &Region, anchor: NodeId, order: &[usize]) -> Result<Option<Epilogue>> {
+    pub(super) fn new(l: &mut Lower<'_>, region: &Region, anchor: NodeId, order: &[usize]) -> Result<Option<Self>> {
         let Some(compiled) = compile(l, region, Some(anchor)) else { return Ok(None) };
         let shape = l.calls.shape(region.root)?;
         let (mut operands, mut sides) = (vec![], vec![]);
@@ -79,8 +79,8 @@ pub(super) fn emit(l: &mut Lower<'_>, c: &Convolution, region: &Region) -> Resul
     let x = l.dense(&x, &c.order(x.shape.len()));
     let types = if l.calls.halves(c.weight).is_some() { "f32f16" } else { "f32" };
     let name = l.steps.fused_name(&c.stem(types), &rest.nodes);
-    if let Some(output_padding) = c.transposed {
-        let body = transposed(l, c, &affine, epilogue, output_padding)?;
+    if c.transposed.is_some() {
+        let body = transposed(l, c, &affine, epilogue)?;
         let out = l.steps.alloc(&shape, Storage::F32, &order);
         l.step(Box::new(ConvTransposeKernel { body }), &[&x], &[&out], &name, &region.covers());
         return Ok(Some(out));
@@ -115,15 +115,9 @@ fn packed(l: &Lower<'_>, c: &Convolution, affine: &Affine, epilogue: EpilogueF32
     Ok(conv)
 }
 
-fn transposed(
-    l: &Lower<'_>,
-    c: &Convolution,
-    affine: &Affine,
-    epilogue: EpilogueF32,
-    output_padding: [usize; 2],
-) -> Result<ConvTransposeF32> {
+fn transposed(l: &Lower<'_>, c: &Convolution, affine: &Affine, epilogue: EpilogueF32) -> Result<ConvTransposeF32> {
     let (weights, bias) = l.calls.weights(c, affine)?;
-    let shape = TransposeShape { conv: c.shape, output_padding };
+    let shape = TransposeShape { conv: c.shape, output_padding: c.transposed.unwrap_or_default() };
     Ok(match &weights {
         Weights::Floats(w) => ConvTransposeF32::new(l.isa, &shape, w, bias.as_deref(), epilogue)?,
         Weights::Halves(w) => ConvTransposeF32::with_halves(l.isa, &shape, w, bias.as_deref(), epilogue)?,
