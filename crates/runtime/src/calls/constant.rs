@@ -57,7 +57,9 @@ impl<'g> Calls<'g> {
         {
             return Ok(parts.get(index).cloned().unwrap_or(Constant::Unknown));
         }
-        if !self.reads(id).into_iter().all(|n| self.is_constant(n)) {
+        // Levels are chosen as the model runs for constants, too: a recurrence starts with the kernels of its other steps.
+        let chooses = self.base(id).starts_with("choose_qparams");
+        if chooses || !self.reads(id).into_iter().all(|n| self.is_constant(n)) {
             return Ok(Constant::Unknown);
         }
         if self.stays_levels(id) || self.stays_halves(id) {
