@@ -96,16 +96,7 @@ impl<'g> Calls<'g> {
 
     /// Whether a kernel reads this operand of a call as it is stored, and widens it on the way.
     fn widens(&self, user: NodeId, operand: NodeId) -> bool {
-        let taken = matches!(
-            self.op(user),
-            "aten.conv1d.default"
-                | "aten.conv2d.default"
-                | "aten.conv_transpose1d.default"
-                | "aten.conv_transpose2d.input"
-                | "aten.convolution.default"
-                | "aten.linear.default"
-                | "aten.embedding.default"
-        );
+        let taken = self.convolves(user) || self.op(user) == "aten.embedding.default";
         let once = self.reads(user).iter().filter(|n| **n == operand).count() == 1;
         taken && once && self.args(user).tensor("weight") == Some(operand)
     }

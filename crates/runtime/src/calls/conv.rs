@@ -7,6 +7,16 @@ use cleave_ir::NodeId;
 use cleave_kernels::ConvShape;
 use half::f16;
 
+/// The ops read here.
+const CONVOLUTIONS: [&str; 6] = [
+    "aten.conv1d.default",
+    "aten.conv2d.default",
+    "aten.conv_transpose1d.default",
+    "aten.conv_transpose2d.input",
+    "aten.convolution.default",
+    "aten.linear.default",
+];
+
 /// A convolution of constant weights, or a linear layer as one over rows.
 #[derive(Clone, Debug)]
 pub(crate) struct Convolution {
@@ -89,9 +99,17 @@ impl Convolution {
 }
 
 impl Calls<'_> {
+    /// Whether a call is a convolution or a linear layer.
+    pub(super) fn convolves(&self, id: NodeId) -> bool {
+        CONVOLUTIONS.contains(&self.op(id))
+    }
+
     /// The convolution that a call is; none where its weights are computed, or kernels know no such geometry.
     pub(crate) fn convolution(&self, id: NodeId) -> Option<Convolution> {
         let a = self.args(id);
+        if !self.convolves(id) || self.is_empty(id) {
+            return None;
+        }
         let (x, weight, bias) = (a.tensor("input")?, a.tensor("weight")?, a.tensor("bias"));
         let constant = self.is_constant(weight) && bias.is_none_or(|b| self.is_constant(b));
         if !constant || !self.is_float(x) || !self.is_float(weight) {

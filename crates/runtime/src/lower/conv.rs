@@ -1,7 +1,7 @@
 //! Convolutions and linear layers, and the float ones with their epilogues.
 
 use super::pointwise::compile;
-use super::{Deferred, Lower, Region, Rules, State, qconv};
+use super::{Deferred, Lower, Region, State, qconv};
 use crate::calls::{Affine, Convolution, Weights};
 use crate::error::Result;
 use crate::kernel::{ConvKernel, ConvTransposeKernel, Side};
@@ -11,17 +11,8 @@ use cleave_kernels::conv_f32::{ConvF32, ConvTransposeF32, EpilogueF32, Transpose
 use cleave_kernels::pointwise::{Input, Program};
 use std::sync::PoisonError;
 
-/// The ops lowered here.
-pub(super) const RULES: Rules = &[
-    ("aten.conv1d.default", defer),
-    ("aten.conv2d.default", defer),
-    ("aten.conv_transpose1d.default", defer),
-    ("aten.conv_transpose2d.input", defer),
-    ("aten.convolution.default", defer),
-    ("aten.linear.default", defer),
-];
-
-fn defer(l: &mut Lower<'_>, id: NodeId) -> Result<Option<State>> {
+/// Defers a convolution.
+pub(super) fn defer(l: &mut Lower<'_>, id: NodeId) -> Result<Option<State>> {
     let Some(mut c) = l.calls.convolution(id) else { return Ok(None) };
     if let State::Deferred(Deferred::Pad(x, zeros)) = l.state(c.x) {
         c = c.padded(*x, *zeros);

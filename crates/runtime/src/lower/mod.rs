@@ -37,8 +37,11 @@ type Rule = fn(&mut Lower<'_>, NodeId) -> Result<Option<State>>;
 /// What a family lowers: op by full name.
 type Rules = &'static [(&'static str, Rule)];
 
-/// All rules. What none of them takes is a view, or pointwise, or falls back to the reference interpreter.
-static RULES: &[Rules] = &[moving::RULES, conv::RULES, pool::RULES, rows::RULES, quantized::RULES, computed::RULES];
+/// Rules of single ops.
+static RULES: &[Rules] = &[moving::RULES, pool::RULES, rows::RULES, quantized::RULES, computed::RULES];
+
+/// Rules that know by the call whether it is theirs. What none takes falls back to the reference interpreter.
+static KINDS: [Rule; 3] = [view::lower, conv::defer, pointwise::defer];
 
 /// Packed weights by node: they serve every shape that a model is compiled for, and every session for it.
 pub(crate) type PackedWeights = Arc<Mutex<IndexMap<String, (ConvF32, EpilogueF32)>>>;
@@ -119,7 +122,7 @@ impl Lower<'_> {
         // Kernels take tensors with elements.
         let (op, full) = (self.calls.op(id), !self.calls.is_empty(id));
         let rules = RULES.iter().flat_map(|r| r.iter()).filter(|(name, _)| full && *name == op).map(|(_, rule)| *rule);
-        for rule in [view::lower as Rule].into_iter().chain(rules).chain([pointwise::defer as Rule]) {
+        for rule in KINDS.into_iter().chain(rules) {
             if let Some(state) = rule(self, id)? {
                 return Ok(state);
             }

@@ -80,31 +80,25 @@ fn transposed(l: &mut Lower<'_>, region: &Region, quant: &Quant) -> Option<Value
     Some(emit_dense(l, region, "poi_fused", Dense::QuantizeNchw(l.isa, quant.q, dims), &[&v], &last))
 }
 
-/// A function of one quantized tensor as 256 results, computed with the arithmetic of its program.
+/// A function of one quantized tensor of the result's shape as 256 results, computed with the arithmetic of its program.
 fn table(l: &mut Lower<'_>, region: &Region) -> Result<Option<Value>> {
     let Some(compiled) = compile(l, region, None) else { return Ok(None) };
-    let Some((x, table)) = tabulate(l, region.root, compiled)? else { return Ok(None) };
-    let x = l.gapless(&x);
-    let lut = Dense::Lut(Lut::new(l.isa, *table));
-    Ok(Some(emit_dense(l, region, "lut", lut, &[&x], &x.order())))
-}
-
-/// A program's results for all levels, if all that it reads is one quantized tensor of the result's shape.
-fn tabulate(l: &Lower<'_>, root: NodeId, compiled: Compiled) -> Result<Option<(Value, Box<[u8; 256]>)>> {
-    let mut source: Option<Value> = None;
+    let mut source: Option<&Value> = None;
     for leaf in &compiled.leaves {
         match l.state(*leaf) {
-            State::Dequant(v, _) if source.as_ref().is_none_or(|s| s == v) => source = Some(v.clone()),
+            State::Dequant(v, _) if source.is_none_or(|s| s == v) => source = Some(v),
             _ => return Ok(None),
         }
     }
-    let Some(x) = source.filter(|x| l.calls.shape(root).is_ok_and(|s| s == x.shape)) else { return Ok(None) };
+    let shape = l.calls.shape(region.root)?;
+    let Some(x) = source.filter(|x| x.shape == shape).cloned() else { return Ok(None) };
     let levels: [u8; 256] = std::array::from_fn(|i| i as u8);
-    let mut results = Box::new([0u8; 256]);
+    let mut table = [0u8; 256];
     let inputs: Vec<Data<'_>> = compiled.leaves.iter().map(|_| Data::U8(&levels)).collect();
     let body = Pointwise::flat(l.isa, compiled.program, 256)?;
-    body.run(&ThreadPool::new(1), &inputs, &mut [DataMut::U8(&mut *results)])?;
-    Ok(Some((x, results)))
+    body.run(&ThreadPool::new(1), &inputs, &mut [DataMut::U8(&mut table)])?;
+    let (x, lut) = (l.gapless(&x), Dense::Lut(Lut::new(l.isa, table)));
+    Ok(Some(emit_dense(l, region, "lut", lut, &[&x], &x.order())))
 }
 
 /// A dequantized value at other levels.
