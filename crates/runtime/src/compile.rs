@@ -2,11 +2,12 @@
 
 use crate::error::{Result, RuntimeError};
 use crate::kernel::{CopyKernel, Io, shift};
-use crate::lower::{Lowered, PackedWeights, Stage, Step, lower};
+use crate::lower::{PackedWeights, lower};
 use crate::memory::arena::{Request, place};
 use crate::memory::carve::{Carved, MAX_WRITES, carve};
 use crate::memory::{Buffer, Home, Span, Storage, Value, row_major, strides_in};
 use crate::plan::Plan;
+use crate::steps::{Stage, Step, Steps};
 use cleave_ir::{Bytes, Graph, Tensor};
 use cleave_kernels::{Isa, ThreadPool};
 use std::ops::Range;
@@ -96,7 +97,7 @@ impl Compiled {
         first_tap: usize,
         packed: &PackedWeights,
     ) -> Result<Compiled> {
-        let Lowered { stages, buffers, results, nodes } = lower(g, isa, first_tap, packed)?;
+        let (Steps { stages, buffers, nodes, .. }, results) = lower(g, isa, first_tap, packed)?;
         let (offsets, arena_bytes) = offsets(&stages, &buffers, &results);
         let steps = || stages.iter().filter_map(|s| if let Stage::Run(step) = s { Some(step) } else { None });
         let scratch_bytes = steps().map(|s| s.kernel.scratch_bytes(threads)).max().unwrap_or(0);

@@ -2,6 +2,7 @@
 //!
 //! Files and policy are deliberately absent.
 
+mod calls;
 mod compile;
 pub mod error;
 mod kernel;
@@ -10,6 +11,7 @@ mod memory;
 pub mod plan;
 pub mod reference;
 pub mod session;
+mod steps;
 
 pub use error::{Result, RuntimeError};
 pub use plan::{Plan, PlannedKernel};

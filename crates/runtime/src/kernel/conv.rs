@@ -2,6 +2,7 @@
 
 use super::{Io, Kernel, floats, floats_mut};
 use crate::error::Result;
+use crate::memory::Value;
 use cleave_kernels::SharedMut;
 use cleave_kernels::conv_f32::{ConvF32, ConvTransposeF32};
 use cleave_kernels::pointwise::{Data, Layout, MAX_INPUTS, Sink, TileInput, TileOutput};
@@ -10,12 +11,36 @@ use cleave_kernels::pointwise::{Data, Layout, MAX_INPUTS, Sink, TileInput, TileO
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Side {
     /// How it is addressed.
-    pub(crate) layout: Layout,
+    layout: Layout,
     /// Whether it holds bytes, not floats.
-    pub(crate) bytes: bool,
+    bytes: bool,
 }
 
 impl Side {
+    /// An operand of a result of this shape, stored in this order; none if an epilogue cannot address it.
+    pub(crate) fn new(v: &Value, bytes: bool, shape: &[usize], order: &[usize]) -> Option<Side> {
+        let seen = v.broadcast(shape)?;
+        let (channel, pixels) = order.split_last()?;
+        let repeated = |d: &usize| shape[*d] == 1 || seen.strides[*d] == 0;
+        let contiguous = shape[*channel] == 1 || seen.strides[*channel] == 1;
+        if pixels.iter().all(repeated) {
+            let layout = if repeated(channel) { Layout::Scalar } else { Layout::PerChannel };
+            return (repeated(channel) || contiguous).then_some(Side { layout, bytes });
+        }
+        if !contiguous {
+            return None;
+        }
+        if pixels.len() > 1 && pixels[1..].iter().all(repeated) {
+            let each = pixels[1..].iter().map(|d| shape[*d]).product();
+            let layout = Layout::PerBatchChannel { pixels: each, stride: seen.strides[pixels[0]] };
+            return Some(Side { layout, bytes });
+        }
+        if pixels.iter().any(|d| shape[*d] > 1 && seen.strides[*d] == 0) {
+            return None;
+        }
+        seen.pixel_stride(order).map(|stride| Side { layout: Layout::Rows { stride, offset: 0 }, bytes })
+    }
+
     fn bind<'a>(&self, bytes: &'a [u8]) -> TileInput<'a> {
         let data = if self.bytes { Data::U8(bytes) } else { Data::F32(floats(bytes)) };
         TileInput { data, layout: self.layout }

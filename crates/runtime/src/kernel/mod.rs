@@ -19,7 +19,7 @@ pub(crate) use levels::{ChooseKernel, DequantizeKernel, QuantizeKernel, RunLevel
 pub(crate) use pad::PadKernel;
 pub(crate) use pointwise::{PointwiseKernel, ThenKernel};
 pub(crate) use pool::{AvgPoolKernel, MaxPoolKernel};
-pub(crate) use qconv::{QConvKernel, QConvTransposeKernel, QProgramKernel, QSides};
+pub(crate) use qconv::{QConvKernel, QConvTransposeKernel, QSides, Then};
 pub(crate) use rows::Dense;
 
 use crate::error::Result;

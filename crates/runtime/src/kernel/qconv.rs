@@ -25,14 +25,22 @@ impl QSides {
     }
 }
 
-/// A quantized convolution.
+/// What becomes of a convolution's results.
+pub(crate) enum Then {
+    /// They are stored, with a residual if there is one.
+    Store(QSides),
+    /// Floats, they are input 0 of a program; `sides` are its other operands, `stride` that of the output.
+    Run { program: Program, sides: Vec<Side>, stride: usize },
+}
+
+/// A quantized convolution: it reads the input, its levels if they are computed, and what follows needs.
 pub(crate) struct QConvKernel {
     /// The packed convolution.
     pub(crate) body: QConv,
-    /// Its other operands.
-    pub(crate) sides: QSides,
     /// Where scale and zero point of the input are found if they are computed: the step's second and third read.
     pub(crate) levels: Option<RunLevels>,
+    /// What follows.
+    pub(crate) then: Then,
 }
 
 impl Kernel for QConvKernel {
@@ -41,50 +49,27 @@ impl Kernel for QConvKernel {
     }
 
     fn scratch_bytes(&self, threads: usize) -> usize {
-        self.body.scratch_bytes(threads)
-    }
-
-    fn run(&self, io: &mut Io<'_, '_>) -> Result<()> {
-        let (residual, y) = self.sides.bind(io.reads, io.writes[0]);
-        let levels = self.levels.map(|l| l.read(&io.reads[1..])).transpose()?;
-        let x = QInput { data: io.reads[0], levels };
-        Ok(self.body.run_levels(io.pool, x, residual, y, io.scratch)?)
-    }
-}
-
-/// A quantized convolution with a program behind it: it reads the input, its levels if they are computed, and the
-/// program's operands.
-pub(crate) struct QProgramKernel {
-    /// The packed convolution, of float results.
-    pub(crate) body: QConv,
-    /// Its results are input 0.
-    pub(crate) program: Program,
-    /// The program's other operands.
-    pub(crate) sides: Vec<Side>,
-    /// Elements from pixel to pixel of the output.
-    pub(crate) stride: usize,
-    /// As [`QConvKernel::levels`].
-    pub(crate) levels: Option<RunLevels>,
-}
-
-impl Kernel for QProgramKernel {
-    fn name(&self) -> String {
-        self.body.kernel_name()
-    }
-
-    fn scratch_bytes(&self, threads: usize) -> usize {
-        self.body.program_scratch_bytes(threads)
+        match self.then {
+            Then::Store(_) => self.body.scratch_bytes(threads),
+            Then::Run { .. } => self.body.program_scratch_bytes(threads),
+        }
     }
 
     fn run(&self, io: &mut Io<'_, '_>) -> Result<()> {
         let levels = self.levels.map(|l| l.read(&io.reads[1..])).transpose()?;
         let x = QInput { data: io.reads[0], levels };
-        let operands = if levels.is_some() { 3 } else { 1 };
-        let inputs = bind_sides(&self.sides, &io.reads[operands..]);
-        let bytes = !matches!(self.program.outputs(), [Output::F32]);
-        let output = tile_output(io.writes[0], bytes, self.stride);
-        let inputs = &inputs[..self.sides.len()];
-        Ok(self.body.run_program(io.pool, x, &self.program, inputs, &[output], io.scratch)?)
+        match &self.then {
+            Then::Store(sides) => {
+                let (residual, y) = sides.bind(io.reads, io.writes[0]);
+                self.body.run_levels(io.pool, x, residual, y, io.scratch)?;
+            }
+            Then::Run { program, sides, stride } => {
+                let inputs = bind_sides(sides, &io.reads[if levels.is_some() { 3 } else { 1 }..]);
+                let output = tile_output(io.writes[0], !matches!(program.outputs(), [Output::F32]), *stride);
+                self.body.run_program(io.pool, x, program, &inputs[..sides.len()], &[output], io.scratch)?;
+            }
+        }
+        Ok(())
     }
 }
 

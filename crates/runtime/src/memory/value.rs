@@ -166,6 +166,14 @@ impl Value {
         v
     }
 
+    /// One place of a dimension, without the dimension.
+    pub(crate) fn select(&self, dim: usize, at: usize) -> Value {
+        let mut v = self.slice(dim, at, 1, 1);
+        v.shape.remove(dim);
+        v.strides.remove(dim);
+        v
+    }
+
     /// Repeated to a larger shape by the rules of broadcasting, if it fits.
     pub(crate) fn broadcast(&self, shape: &[usize]) -> Option<Value> {
         let lead = shape.len().checked_sub(self.shape.len())?;

@@ -1,11 +1,8 @@
 //! Products and sums with a constant for each channel, put into the weights of the convolution before them: what
 //! becomes of a batch norm that was not folded before.
 
-use super::conv::Convolution;
-use super::fuse::Region;
-use super::pointwise::{Form, form};
-use super::{Lower, State, constant};
-use cleave_ir::{Arg, NodeId};
+use super::{Calls, Convolution, Form, Operand};
+use cleave_ir::NodeId;
 use cleave_kernels::pointwise::Binary;
 
 /// `y · scale + shift` for each output channel, and the nodes that say so.
@@ -19,14 +16,14 @@ pub(crate) struct Affine {
 }
 
 impl Affine {
-    /// The products and sums that follow a convolution directly.
-    pub(crate) fn behind(l: &Lower<'_>, c: &Convolution, region: &Region) -> Affine {
+    /// The products and sums among these nodes that follow a convolution directly.
+    pub(crate) fn behind(calls: &Calls<'_>, c: &Convolution, among: &[NodeId]) -> Affine {
         let channels = c.shape.c_out;
         // Halves times a factor are no halves.
-        let fixed = constant::halves(l, c.weight).is_some();
+        let fixed = calls.halves(c.weight).is_some();
         let mut a = Affine { last: c.id, nodes: vec![], scale: vec![1.0; channels], shift: vec![0.0; channels] };
-        while let Some(next) = l.only_user(a.last).filter(|n| region.nodes.contains(n)) {
-            let found = constant_operand(l, c, a.last, next).filter(|(op, _)| !(fixed && *op == Binary::Mul));
+        while let Some(next) = calls.only_user(a.last).filter(|n| among.contains(n)) {
+            let found = constant_operand(calls, c, a.last, next).filter(|(op, _)| !(fixed && *op == Binary::Mul));
             let Some((op, v)) = found else { break };
             for (o, v) in v.into_iter().enumerate() {
                 match op {
@@ -44,10 +41,9 @@ impl Affine {
         a
     }
 
-    /// The region without what the weights hold.
-    pub(crate) fn rest(&self, region: &Region) -> Region {
-        let nodes = region.nodes.iter().filter(|n| !self.nodes.contains(n)).copied().collect();
-        Region { nodes, anchors: region.anchors.clone() }
+    /// Those of these nodes that it does not stand for.
+    pub(crate) fn rest(&self, nodes: &[NodeId]) -> Vec<NodeId> {
+        nodes.iter().filter(|n| !self.nodes.contains(n)).copied().collect()
     }
 
     /// Puts its factors into weights `[c_out, …]`.
@@ -72,30 +68,28 @@ impl Affine {
 }
 
 /// The op of a node and its constant for each channel, if the other operand is `x`.
-fn constant_operand(l: &Lower<'_>, c: &Convolution, x: NodeId, node: NodeId) -> Option<(Binary, Vec<f32>)> {
-    let Form::Binary(op @ (Binary::Add | Binary::Sub | Binary::Mul), 1.0) = form(l.g, node)? else { return None };
-    let other = match &l.g.node(node).args[..2] {
-        [Arg::Node(a), b] if *a == x => b,
-        [a, Arg::Node(b)] if *b == x && op != Binary::Sub => a,
+fn constant_operand(calls: &Calls<'_>, c: &Convolution, x: NodeId, node: NodeId) -> Option<(Binary, Vec<f32>)> {
+    let form = calls.form(node)?;
+    let Form::Binary(op @ (Binary::Add | Binary::Sub | Binary::Mul), 1.0) = form else { return None };
+    let other = match *calls.operands(node, form)?.as_slice() {
+        [Operand::Node(a), b] if a == x => b,
+        [a, Operand::Node(b)] if b == x && op != Binary::Sub => a,
         _ => return None,
     };
     let channels = c.shape.c_out;
-    match other {
-        Arg::Float(f) => Some((op, vec![*f as f32; channels])),
-        Arg::Int(i) => Some((op, vec![*i as f32; channels])),
-        Arg::Node(n) => {
-            let State::Constant(t) = l.state(*n) else { return None };
-            let rank = l.shape(x).ok()?.len();
-            let channel = *c.order(rank).last()?;
-            // As broadcast: dimensions before the tensor's own are 1.
-            let lead = rank.checked_sub(t.shape().len())?;
-            let fits = |(d, size): (usize, &usize)| *size == 1 || (d + lead == channel && *size == channels);
-            if !t.shape().iter().enumerate().all(fits) {
-                return None;
-            }
-            let v = t.to_f32();
-            Some((op, if v.len() == 1 { vec![v[0]; channels] } else { v.into_owned() }))
-        }
-        _ => None,
+    let n = match other {
+        Operand::Number(f) => return Some((op, vec![f; channels])),
+        Operand::Node(n) => n,
+    };
+    let t = calls.constant(n)?;
+    let rank = calls.shape(x).ok()?.len();
+    let channel = *c.order(rank).last()?;
+    // As broadcast: dimensions before the tensor's own are 1.
+    let lead = rank.checked_sub(t.shape().len())?;
+    let fits = |(d, size): (usize, &usize)| *size == 1 || (d + lead == channel && *size == channels);
+    if !t.shape().iter().enumerate().all(fits) {
+        return None;
     }
+    let v = t.to_f32();
+    Some((op, if v.len() == 1 { vec![v[0]; channels] } else { v.into_owned() }))
 }

@@ -1,0 +1,158 @@
+//! Convolutions and linear layers.
+
+use super::{Affine, Args, Calls};
+use crate::error::Result;
+use crate::memory::{channels_last, row_major};
+use cleave_ir::NodeId;
+use cleave_kernels::ConvShape;
+use half::f16;
+
+/// The ops read here.
+const CONVOLUTIONS: [&str; 6] = [
+    "aten.conv1d.default",
+    "aten.conv2d.default",
+    "aten.conv_transpose1d.default",
+    "aten.conv_transpose2d.input",
+    "aten.convolution.default",
+    "aten.linear.default",
+];
+
+/// A convolution of constant weights, or a linear layer as one over rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Convolution {
+    /// The call.
+    pub(crate) id: NodeId,
+    /// Its input.
+    pub(crate) x: NodeId,
+    /// A constant, a dequantize of one, or halves that are widened.
+    pub(crate) weight: NodeId,
+    /// As the weight.
+    pub(crate) bias: Option<NodeId>,
+    /// Geometry.
+    pub(crate) shape: ConvShape,
+    /// Output padding, of a transposed one.
+    pub(crate) transposed: Option<[usize; 2]>,
+    /// Whether rows are the pixels.
+    pub(crate) linear: bool,
+}
+
+/// Weights in the kernels' order.
+pub(crate) enum Weights {
+    /// As they are, or as widened.
+    Floats(Vec<f32>),
+    /// As they are stored.
+    Halves(Vec<f16>),
+}
+
+impl Convolution {
+    /// The order in which its operands are stored.
+    pub(crate) fn order(&self, rank: usize) -> Vec<usize> {
+        if self.linear { row_major(rank) } else { channels_last(rank) }
+    }
+
+    /// What it is called in kernel names.
+    pub(crate) fn stem(&self, types: &str) -> String {
+        let op = match (self.linear, self.transposed.is_some(), self.is_depthwise()) {
+            (true, ..) => "linear",
+            (_, true, _) => "conv_transpose2d",
+            (.., true) => "dwconv2d",
+            _ => "conv2d",
+        };
+        format!("{op}_{types}")
+    }
+
+    /// Whether each group has one channel, and there are several.
+    pub(crate) fn is_depthwise(&self) -> bool {
+        self.shape.is_depthwise() && self.shape.groups > 1
+    }
+
+    /// The same of `x`, around whose rows and columns its own input has zeros: top, left, bottom, right.
+    pub(crate) fn padded(mut self, x: NodeId, [top, left, bottom, right]: [usize; 4]) -> Convolution {
+        let s = &mut self.shape;
+        (s.h, s.w) = (s.h - top - bottom, s.w - left - right);
+        s.pad = [s.pad[0] + top, s.pad[1] + left, s.pad[2] + bottom, s.pad[3] + right];
+        Convolution { x, ..self }
+    }
+
+    /// Weights in the kernels' order, `[c_out, kh, kw, c_in / groups]`, from torch's.
+    pub(crate) fn reorder<T: Copy>(&self, w: &[T]) -> Vec<T> {
+        let s = &self.shape;
+        let (taps, each) = (s.kh * s.kw, s.c_in / s.groups);
+        if taps == 1 && self.transposed.is_none() {
+            return w.to_vec();
+        }
+        let mut out = Vec::with_capacity(w.len());
+        let per_group = s.c_out / s.groups;
+        for o in 0..s.c_out {
+            for tap in 0..taps {
+                for i in 0..each {
+                    out.push(match self.transposed {
+                        None => w[(o * each + i) * taps + tap],
+                        // torch's transposed weights: [c_in, c_out / groups, kh, kw].
+                        Some(_) => w[((o / per_group * each + i) * per_group + o % per_group) * taps + tap],
+                    });
+                }
+            }
+        }
+        out
+    }
+}
+
+impl Calls<'_> {
+    /// Whether a call is a convolution or a linear layer.
+    pub(super) fn convolves(&self, id: NodeId) -> bool {
+        CONVOLUTIONS.contains(&self.op(id))
+    }
+
+    /// The convolution that a call is; none where its weights are computed, or kernels know no such geometry.
+    pub(crate) fn convolution(&self, id: NodeId) -> Option<Convolution> {
+        let a = self.args(id);
+        if !self.convolves(id) || self.is_empty(id) {
+            return None;
+        }
+        let (x, weight, bias) = (a.tensor("input")?, a.tensor("weight")?, a.tensor("bias"));
+        let constant = self.is_constant(weight) && bias.is_none_or(|b| self.is_constant(b));
+        if !constant || !self.is_float(x) || !self.is_float(weight) {
+            return None;
+        }
+        let (xs, w, linear) = (self.shape(x).ok()?, self.shape(weight).ok()?, self.base(id) == "linear");
+        let (shape, transposed) = match w.as_slice() {
+            [c_out, c_in] if linear => (ConvShape::linear(xs.split_last()?.1.iter().product(), *c_in, *c_out), None),
+            [_, _, _] | [_, _, _, _] if !linear => {
+                let transposed = self.base(id).starts_with("conv_transpose") || a.bool("transposed");
+                spatial(&a, &xs, &w, transposed)?
+            }
+            _ => return None,
+        };
+        Some(Convolution { id, x, weight, bias, shape, transposed, linear })
+    }
+
+    /// Weights and bias of a float convolution, with what follows it put in.
+    pub(crate) fn weights(&self, c: &Convolution, then: &Affine) -> Result<(Weights, Option<Vec<f32>>)> {
+        let bias = c.bias.map(|b| self.tensor(b)).transpose()?;
+        let bias = then.shift(bias.map(|b| b.to_f32().into_owned()));
+        if let Some(halves) = self.half_elements(c.weight) {
+            return Ok((Weights::Halves(c.reorder(&halves)), bias));
+        }
+        let mut weights = c.reorder(&self.tensor(c.weight)?.to_f32());
+        then.scale(&mut weights);
+        Ok((Weights::Floats(weights), bias))
+    }
+}
+
+/// Geometry from the arguments and the shapes of input and weight; of a transposed one the output padding, too.
+fn spatial(a: &Args<'_>, xs: &[usize], w: &[usize], transposed: bool) -> Option<(ConvShape, Option<[usize; 2]>)> {
+    let n = w.len() - 2;
+    // One dimension is a row.
+    let two = |name: &str, fill: usize| a.sizes(name, n).map(|v| if n == 1 { [fill, v[0]] } else { [v[0], v[1]] });
+    let ([top, left], groups) = (two("padding", 0)?, usize::try_from(a.int("groups")?).ok()?);
+    if xs.len() != n + 2 {
+        return None;
+    }
+    let (h, kh) = if n == 1 { (1, 1) } else { (xs[2], w[2]) };
+    let (c_in, c_out) = if transposed { (w[0], w[1] * groups) } else { (w[1] * groups, w[0]) };
+    let (stride, dilation, pad) = (two("stride", 1)?, two("dilation", 1)?, [top, left, top, left]);
+    let shape = ConvShape { n: xs[0], h, w: xs[n + 1], c_in, c_out, kh, kw: w[n + 1], stride, pad, dilation, groups };
+    shape.check().ok()?;
+    Some((shape, if transposed { Some(two("output_padding", 0)?) } else { None }))
+}
