@@ -19,7 +19,7 @@ pub struct Check {
     /// Each output by name.
     pub outputs: Vec<(String, Similarity)>,
     /// Results of quantized units on the first of these samples, those with the least SQNR first. Of results of more than
-    /// 262,144 elements as many are compared, evenly spaced.
+    /// 65,536 elements as many are compared, evenly spaced.
     pub worst: Vec<(String, Similarity)>,
     /// SQNR in dB by which each output is judged; none of those that are integers, of which differences say nothing.
     pub judged: Vec<Option<f64>>,

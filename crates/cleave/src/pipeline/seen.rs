@@ -8,12 +8,12 @@ use cleave_ir::{Element, Graph, NodeId, Tensor};
 use cleave_quantize::{BoxError, Evaluator, Prepared};
 use indexmap::IndexMap;
 
-/// Runs of which values are kept.
+/// Runs of which values are kept, if they are small.
 const VALUE_RUNS: usize = 2;
-/// Elements of values that are kept of the first run before those of a further one are not.
-const ENOUGH: usize = 8 << 20;
+/// Elements of a run but the first that are kept.
+const FEW: usize = 1 << 20;
 /// Elements that are kept of one value: of greater ones every second, third and so on.
-const MOST: usize = 1 << 18;
+const MOST: usize = 1 << 16;
 
 /// What the float graph gave, by run.
 #[derive(Default)]
@@ -89,10 +89,6 @@ impl Seen {
             all.outputs.extend(w.seen.outputs);
             all.values.extend(w.seen.values);
         }
-        let elements = |values: &IndexMap<NodeId, Part>| values.values().map(|p| p.elements.len()).sum::<usize>();
-        if all.values.get(&0).is_some_and(|first| elements(first) > ENOUGH) {
-            all.values.retain(|run, _| *run == 0);
-        }
         all
     }
 }
@@ -127,17 +123,18 @@ impl Evaluator for Watching {
         taps: &[NodeId],
         sink: &mut dyn FnMut(NodeId, &Tensor),
     ) -> std::result::Result<Vec<Tensor>, BoxError> {
-        let mut values = IndexMap::new();
-        let results = match self.run < self.values {
-            true => self.evaluator.run(graph, inputs, taps, &mut |id, t| {
-                if t.dtype().is_float() {
-                    values.insert(id, Part::of(t));
-                }
-                sink(id, t);
-            })?,
-            false => self.evaluator.run(graph, inputs, taps, sink)?,
-        };
-        if self.run < self.values {
+        let (mut values, mut room) = (IndexMap::new(), if self.run == 0 { usize::MAX } else { FEW });
+        let mut wanted = self.run < self.values;
+        let results = self.evaluator.run(graph, inputs, taps, &mut |id, t| {
+            if wanted && t.dtype().is_float() {
+                let part = Part::of(t);
+                wanted = room >= part.elements.len();
+                room = room.saturating_sub(part.elements.len());
+                values.insert(id, part);
+            }
+            sink(id, t);
+        })?;
+        if wanted {
             self.seen.values.insert(self.run, values);
         }
         if self.run < self.outputs {
@@ -160,8 +157,8 @@ mod tests {
         let last = |t: &Tensor| t.permute(&[0, 2, 3, 1]).contiguous().permute(&[0, 3, 1, 2]);
         for (t, levels) in [(t.clone(), levels.clone()), (last(&t), levels.clone()), (t.clone(), last(&levels))] {
             let part = Part::of(&t);
-            // 2 would do for the number, and leave out every second channel.
-            assert_eq!((part.every, part.elements.shape()), (3, &[1, n.div_ceil(3)][..]));
+            // 7 is the first that leaves out no channel.
+            assert_eq!((part.every, part.elements.shape()), (7, &[1, n.div_ceil(7)][..]));
             let (x, q) = (part.elements.to_f32(), part.same_of(&levels).to_i64());
             assert!(x.iter().zip(&q).all(|(x, q)| *x as i64 % 251 == *q));
             let channels: std::collections::HashSet<usize> = x.iter().map(|x| *x as usize / 6400).collect();

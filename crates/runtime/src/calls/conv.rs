@@ -6,6 +6,7 @@ use crate::memory::{channels_last, row_major};
 use cleave_ir::NodeId;
 use cleave_kernels::ConvShape;
 use half::f16;
+use std::borrow::Cow;
 
 /// The ops read here.
 const CONVOLUTIONS: [&str; 6] = [
@@ -75,26 +76,25 @@ impl Convolution {
     }
 
     /// Weights in the kernels' order, `[c_out, kh, kw, c_in / groups]`, from torch's.
-    pub(crate) fn reorder<T: Copy>(&self, w: &[T]) -> Vec<T> {
+    pub(crate) fn reorder<'w, T: Copy>(&self, w: &'w [T]) -> Cow<'w, [T]> {
         let s = &self.shape;
         let (taps, each) = (s.kh * s.kw, s.c_in / s.groups);
         if taps == 1 && self.transposed.is_none() {
-            return w.to_vec();
+            return w.into();
         }
         let mut out = Vec::with_capacity(w.len());
         let per_group = s.c_out / s.groups;
         for o in 0..s.c_out {
+            // torch's transposed weights: [c_in, c_out / groups, kh, kw].
+            let (first, step) = match self.transposed {
+                None => (o * each, 1),
+                Some(_) => (o / per_group * each * per_group + o % per_group, per_group),
+            };
             for tap in 0..taps {
-                for i in 0..each {
-                    out.push(match self.transposed {
-                        None => w[(o * each + i) * taps + tap],
-                        // torch's transposed weights: [c_in, c_out / groups, kh, kw].
-                        Some(_) => w[((o / per_group * each + i) * per_group + o % per_group) * taps + tap],
-                    });
-                }
+                out.extend(w[first * taps + tap..].iter().step_by(step * taps).take(each));
             }
         }
-        out
+        out.into()
     }
 }
 
@@ -132,9 +132,9 @@ impl Calls<'_> {
         let bias = c.bias.map(|b| self.tensor(b)).transpose()?;
         let bias = then.shift(bias.map(|b| b.to_f32().into_owned()));
         if let Some(halves) = self.half_elements(c.weight) {
-            return Ok((Weights::Halves(c.reorder(&halves)), bias));
+            return Ok((Weights::Halves(c.reorder(&halves).into_owned()), bias));
         }
-        let mut weights = c.reorder(&self.tensor(c.weight)?.to_f32());
+        let mut weights = c.reorder(&self.tensor(c.weight)?.to_f32()).into_owned();
         then.scale(&mut weights);
         Ok((Weights::Floats(weights), bias))
     }

@@ -10,6 +10,7 @@ use cleave_kernels::pointwise::{Quantize, Rounding};
 use cleave_kernels::qconv::Bias;
 use cleave_kernels::quant::Dequantize;
 use cleave_numerics::{DType, QRange, QScheme};
+use std::borrow::Cow;
 
 /// Scale, zero point and range of a quantize or dequantize, in terms of the bytes stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,11 +73,16 @@ impl Levels {
         (0..c.shape.c_out).map(|o| self.scales[o % self.scales.len()]).collect()
     }
 
+    /// Whether there are [`Levels::signed`] bytes.
+    pub(crate) fn are_signed(&self) -> bool {
+        self.tensor.dtype() == DType::I8 && self.zero_points.iter().all(|z| *z == 0) || self.signed().is_some()
+    }
+
     /// Signed bytes around 0: those with zero points are shifted, as far as they are bytes then.
-    pub(crate) fn signed(&self) -> Option<Vec<i8>> {
+    pub(crate) fn signed(&self) -> Option<Cow<'_, [i8]>> {
         let (t, all) = (&self.tensor, |zero: i64| self.zero_points.iter().all(|z| *z == zero));
         match t.dtype() {
-            DType::I8 if all(0) => Some(t.elements::<i8>()?.into_owned()),
+            DType::I8 if all(0) => t.elements::<i8>(),
             DType::U8 if all(128) => Some(t.to_bytes().iter().map(|b| (b ^ 0x80).cast_signed()).collect()),
             DType::I8 | DType::U8 => {
                 let axis = wrap(self.axis.unwrap_or(0), t.shape().len())?;

@@ -13,6 +13,7 @@ use cleave_kernels::qconv::{
 };
 use cleave_kernels::{ConvShape, Isa, KernelError};
 use cleave_numerics::multiplier;
+use std::borrow::Cow;
 
 /// What the levels of an input mean.
 enum Meaning {
@@ -35,7 +36,7 @@ fn input(l: &Lower<'_>, c: &Convolution) -> Option<(Value, Meaning)> {
 
 /// Whether a convolution's input and weight are levels that the kernels take.
 pub(super) fn fits(l: &Lower<'_>, c: &Convolution) -> bool {
-    input(l, c).is_some() && l.calls.weight_levels(c).is_some_and(|w| w.signed().is_some())
+    input(l, c).is_some() && l.calls.weight_levels(c).is_some_and(|w| w.are_signed())
 }
 
 /// What requantization itself does behind the sums: it adds a residual, or applies an activation, and bounds.
@@ -181,7 +182,7 @@ impl Scaling {
 /// All that the kernel of a quantized convolution is made of.
 struct Unit<'a> {
     c: &'a Convolution,
-    weights: Vec<i8>,
+    weights: Cow<'a, [i8]>,
     bias: Bias,
     scaling: Scaling,
     sides: QSides,
