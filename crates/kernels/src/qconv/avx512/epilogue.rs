@@ -179,7 +179,12 @@ pub(super) unsafe fn store_side<const NV: usize, const MR: usize, const PATH: u8
 #[inline(always)]
 pub(in crate::qconv) unsafe fn bounded(q: __m512i, e: &Epilogue) -> __m512i {
     // SAFETY: the caller enables the features.
-    unsafe { _mm512_max_epu8(_mm512_min_epu8(q, _mm512_set1_epi8(e.qmax as i8)), _mm512_set1_epi8(e.qmin as i8)) }
+    unsafe {
+        if e.qmin == 0 && e.qmax == 255 {
+            return q;
+        }
+        _mm512_max_epu8(_mm512_min_epu8(q, _mm512_set1_epi8(e.qmax as i8)), _mm512_set1_epi8(e.qmin as i8))
+    }
 }
 
 /// Words within the output's bounds.
