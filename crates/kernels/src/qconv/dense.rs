@@ -5,7 +5,7 @@
 #![allow(unsafe_code, reason = "threads write disjoint parts of the output through one pointer")]
 
 use super::geometry::{Geometry, Placement, Walk};
-use super::pack::{self, Block, LANES, Order, Packed, Segments, Source};
+use super::pack::{self, Block, LANES, Layout, Order, Packed, Segments, Source};
 use super::program::ProgramRun;
 use super::spec::InputLevels;
 use super::tile::{Columns, Epilogue, Table, Tile, select};
@@ -59,17 +59,28 @@ struct Folded<'a> {
     scale: &'a [f32],
 }
 
+/// What a run has before its tasks.
+#[derive(Clone, Copy)]
+pub(super) struct Begun<'a> {
+    /// The input, with its borders.
+    pub x: &'a [u8],
+    folded: Folded<'a>,
+    /// The tasks' buffers, one after another.
+    pub staged: SharedMut<'a, u8>,
+}
+
 /// A packed dense or grouped convolution.
 #[derive(Clone, Debug)]
 pub(super) struct Dense {
     isa: Isa,
-    geometry: Geometry,
-    placement: Placement,
-    packed: Packed,
-    segments: Segments,
-    epilogue: Epilogue,
+    pub(super) geometry: Geometry,
+    pub(super) placement: Placement,
+    layout: Layout,
+    pub(super) packed: Packed,
+    pub(super) segments: Segments,
+    pub(super) epilogue: Epilogue,
     /// Over the input, or over the copy.
-    walk: Walk,
+    pub(super) walk: Walk,
     /// Bytes of the copy, or 0.
     halo: usize,
     /// None where each run brings it.
@@ -95,9 +106,10 @@ impl Dense {
             Walk { start, image: lines * line, down: g.stride[0] * line, right: g.stride[1] * g.c, oh: g.oh, ow: g.ow };
         let offset = |i: usize| i / runs * g.dilation[0] * line + i % runs * g.dilation[1] * g.c;
         let segments = Segments { offsets: (0..g.kh * runs).map(offset).collect(), len };
-        let packed = pack::pack(src, &segments, isa, Order::of(isa, epilogue.out))?;
+        let layout = Layout::of(isa, g.pixels());
+        let packed = pack::pack(src, &segments, isa, layout, Order::of(isa, epilogue.out))?;
         let halo = if copied { g.n * walk.image } else { 0 };
-        Ok(Dense { isa, placement, packed, segments, epilogue, walk, halo, zx: src.zx, geometry })
+        Ok(Dense { isa, placement, layout, packed, segments, epilogue, walk, halo, zx: src.zx, geometry })
     }
 
     /// The same for another number of images.
@@ -106,10 +118,27 @@ impl Dense {
         self.geometry.n = n;
     }
 
-    /// Bytes of scratch that a run needs: the copy, and per-column operands that depend on the input's levels.
-    pub fn scratch_bytes(&self) -> usize {
-        let columns = if self.zx.is_none() { 2 * self.column_bytes() } else { 0 };
-        if self.halo > 0 { (self.halo + SLACK).next_multiple_of(ALIGN) + columns } else { columns }
+    /// Bytes of scratch that a run on so many threads needs: per-column operands that depend on the input's levels,
+    /// what tasks stage, and the copy.
+    pub fn scratch_bytes(&self, threads: usize) -> usize {
+        let copy = if self.halo > 0 { (self.halo + SLACK).next_multiple_of(ALIGN) } else { 0 };
+        self.levels_bytes() + threads * self.staged_bytes() + copy
+    }
+
+    /// Bytes of the operands that depend on the input's levels.
+    fn levels_bytes(&self) -> usize {
+        if self.zx.is_none() { 2 * self.column_bytes() } else { 0 }
+    }
+
+    /// Bytes that one task stages.
+    #[cfg(not(target_arch = "x86_64"))]
+    fn staged_bytes(&self) -> usize {
+        0
+    }
+
+    /// Steps of four weights of a column.
+    pub(super) fn steps(&self) -> usize {
+        self.segments.all_steps(self.layout)
     }
 
     /// Bytes of one operand of all columns.
@@ -119,6 +148,9 @@ impl Dense {
 
     /// Rows and columns of the tile of the first block.
     pub fn tile(&self) -> (usize, usize) {
+        if self.layout == Layout::Octets {
+            return (16, 4);
+        }
         self.packed.blocks.first().map_or((1, pack::LANES), |b| super::tile::largest(self.isa, b))
     }
 
@@ -132,33 +164,32 @@ impl Dense {
 
     /// Runs all images. The caller has checked the lengths of everything.
     pub fn run(&self, pool: &ThreadPool, io: &Io<'_>, levels: Option<InputLevels>, scratch: &mut [u8]) {
-        let (x, columns) = self.begin(pool, io.x, levels, scratch);
-        self.split(pool, &|_, rows, blocks| {
-            blocks.iter().for_each(|b| self.block(x, io, columns, rows.clone(), b));
-        });
+        let begun = self.begin(pool, io.x, levels, scratch);
+        self.split(pool, &|task, rows, blocks| self.compute(&begun, io, task, rows, blocks));
     }
 
-    /// The input with its borders, and what stands beside the accumulators of each column.
+    /// The input with its borders, what stands beside the accumulators of each column, and the tasks' buffers.
     fn begin<'a>(
         &'a self,
         pool: &ThreadPool,
         x: &'a [u8],
         levels: Option<InputLevels>,
         scratch: &'a mut [u8],
-    ) -> (&'a [u8], Folded<'a>) {
-        let columns = if self.zx.is_none() { 2 * self.column_bytes() } else { 0 };
-        let (columns, copy) = scratch.split_at_mut(columns);
+    ) -> Begun<'a> {
+        let (columns, rest) = scratch.split_at_mut(self.levels_bytes());
+        let (staged, copy) = rest.split_at_mut(pool.threads() * self.staged_bytes());
+        let staged = SharedMut::new(staged);
         let zx = self.zx.or(levels.map(|l| l.zero_point)).unwrap_or(0);
         let x = if self.halo > 0 { self.copy_with_borders(pool, x, zx, copy) } else { x };
         let Packed { bias, scale, .. } = &self.packed;
-        let Some(levels) = levels else { return (x, Folded { bias, scale }) };
+        let Some(levels) = levels else { return Begun { x, folded: Folded { bias, scale }, staged } };
         let (b, s) = columns.split_at_mut(self.column_bytes());
         let b: &mut [i32] = &mut bytemuck::cast_slice_mut(b)[..bias.len()];
         let s: &mut [f32] = &mut bytemuck::cast_slice_mut(s)[..scale.len()];
         // What is packed is -Σw: the whole fits an i32 for every zero point.
         b.iter_mut().zip(bias.iter()).for_each(|(b, sum)| *b = i32::from(zx) * sum);
         s.iter_mut().zip(scale.iter()).for_each(|(s, sw)| *s = levels.scale * sw);
-        (x, Folded { bias: b, scale: s })
+        Begun { x, folded: Folded { bias: b, scale: s }, staged }
     }
 
     /// Floats of one task's buffer for a program.
@@ -168,7 +199,7 @@ impl Dense {
 
     /// Runs all images with a program as the epilogue. The caller has checked the lengths of everything.
     pub fn run_program(&self, pool: &ThreadPool, p: &ProgramRun<'_>, levels: Option<InputLevels>, scratch: &mut [u8]) {
-        let (x, folded) = self.begin(pool, p.x, levels, scratch);
+        let begun = self.begin(pool, p.x, levels, scratch);
         self.split(pool, &|task, rows, blocks| {
             // Of few rows, the blocks that fill a buffer together.
             let together = (PROGRAM_ROWS / rows.len().max(1)).max(1);
@@ -177,7 +208,7 @@ impl Dense {
             {
                 let rows = first..rows.end.min(first + PROGRAM_ROWS);
                 let columns = blocks[0].channel..blocks.last().map_or(0, |b| b.channel + b.width);
-                let compute = |io: &Io<'_>| blocks.iter().for_each(|b| self.block(x, io, folded, rows.clone(), b));
+                let compute = |io: &Io<'_>| self.compute(&begun, io, task, rows.clone(), blocks);
                 // SAFETY: tasks have rows or blocks of their own.
                 unsafe { p.tile(task, rows.clone(), columns, compute) };
             }
@@ -195,7 +226,8 @@ impl Dense {
             if by_block {
                 self.part(i, 0..m, &blocks[i * blocks.len() / parts..(i + 1) * blocks.len() / parts], f);
             } else {
-                let cut = |i: usize| if i == parts { m } else { i * m / parts / 2 * 2 };
+                let unit = if self.layout == Layout::Octets { 8 } else { 2 };
+                let cut = |i: usize| if i == parts { m } else { i * m / parts / unit * unit };
                 self.part(i, cut(i)..cut(i + 1), blocks, f);
             }
         });
@@ -205,22 +237,38 @@ impl Dense {
     fn part(&self, task: usize, rows: Range<usize>, blocks: &[Block], f: &BlocksFn<'_>) {
         let per_row = (self.walk.right * self.geometry.stride[0]).max(1);
         let chunk = (CHUNK_BYTES / per_row / CHUNK_ROWS).max(1) * CHUNK_ROWS;
-        let chunk = if blocks.len() == 1 { rows.len().max(1) } else { chunk };
+        let whole = blocks.len() == 1 || self.layout == Layout::Octets;
+        let chunk = if whole { rows.len().max(1) } else { chunk };
         for first in rows.clone().step_by(chunk) {
             f(task, first..rows.end.min(first + chunk), blocks);
         }
     }
 
-    fn block(&self, x: &[u8], io: &Io<'_>, folded: Folded<'_>, rows: Range<usize>, b: &Block) {
+    /// Computes pixels of blocks.
+    fn compute(&self, begun: &Begun<'_>, io: &Io<'_>, task: usize, rows: Range<usize>, blocks: &[Block]) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(fixes) = &self.packed.fixes {
+            return self.octets(fixes, begun, io, task, rows, blocks);
+        }
+        let _ = task;
+        blocks.iter().for_each(|b| self.block(begun, io, rows.clone(), b));
+    }
+
+    /// The operands of a block's columns.
+    pub(super) fn columns(&self, begun: &Begun<'_>, b: &Block) -> Columns {
         let p = &self.packed;
         let float_bias = if p.float_bias.is_empty() { std::ptr::null() } else { p.float_bias[b.column..].as_ptr() };
-        let columns = Columns {
-            bias: folded.bias[b.column..].as_ptr(),
-            scale: folded.scale[b.column..].as_ptr(),
+        Columns {
+            bias: begun.folded.bias[b.column..].as_ptr(),
+            scale: begun.folded.scale[b.column..].as_ptr(),
             float_bias,
             width: b.width,
-        };
-        let size = self.segments.offsets.len() * self.segments.steps() * b.nv * LANES * 4;
+        }
+    }
+
+    fn block(&self, begun: &Begun<'_>, io: &Io<'_>, rows: Range<usize>, b: &Block) {
+        let (p, x, columns) = (&self.packed, begun.x, self.columns(begun, b));
+        let size = self.steps() * b.nv * LANES * 4;
         let ahead = if p.weights.len() > FETCHED_BYTES { size } else { 0 };
         let mut number = 0;
         let mut table = Table::default();

@@ -12,6 +12,7 @@ mod avx512;
 mod dense;
 mod depthwise;
 mod geometry;
+mod octets;
 mod pack;
 mod portable;
 mod program;
@@ -140,7 +141,7 @@ impl QConv {
     /// Bytes of scratch that [`QConv::run`] needs on `threads` threads.
     pub fn scratch_bytes(&self, threads: usize) -> usize {
         let bytes = match &self.body {
-            Body::Dense(d) => d.scratch_bytes(),
+            Body::Dense(d) => d.scratch_bytes(threads),
             Body::Depthwise(d) => d.scratch_bytes(threads),
         };
         bytes + ALIGN

@@ -1,12 +1,11 @@
 //! Weights as the dense kernels read them.
 //!
-//! A block is up to 64 output channels of one group: `[k / 4][vector][16 channels][4 k]` bytes, one segment of
-//! contiguous input after another, each padded with zeros to a multiple of 4. For AVX2 alone, which multiplies words, it is
-//! `[k / 2][16 channels][2 k]` of them, and without any `[k][16 channels]` bytes. Beside it stand the bias, with the
-//! zero point of the input folded in (`-zx·Σw`; `-Σw` where it is not yet known), and the multipliers, in the order of
-//! the columns.
+//! A block is up to 64 output channels of one group, and its weights are those of one segment of contiguous input after
+//! another, each padded with zeros to a multiple of 4, in a [`Layout`]. Beside it stand the bias, with the zero point of
+//! the input folded in (`-zx·Σw`; `-Σw` where it is not yet known), and the multipliers, in the order of the columns.
 
 use super::Activation;
+use super::octets::Fixes;
 use super::spec::{Bias, OutputKind, Requant};
 use crate::{AlignedVec, Isa, KernelError, Level};
 
@@ -35,6 +34,42 @@ impl Order {
             (Order::Packed, 4) => 16 * lane + 4 * vector + d,
             (Order::Packed, 2) => 8 * lane + 4 * vector + d,
             _ => col,
+        }
+    }
+}
+
+/// How weights lie within a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// `[k][16 channels]`.
+    Single,
+    /// `[k / 2][16 channels][2 k]`, which are widened to words.
+    Pairs,
+    /// `[k / 4][channels][4 k]`.
+    Fours,
+    /// `[channels / 4][k / 4][4 channels][4 k]`, with an even number of fours, and [`Fixes`].
+    Octets,
+}
+
+impl Layout {
+    /// The layout of an instruction set for so many output pixels.
+    pub fn of(isa: Isa, pixels: usize) -> Layout {
+        match isa.level() {
+            Level::Portable => Layout::Single,
+            // Fewer leave too much of a tile of octets empty.
+            Level::Avx2 if pixels < 8 => Layout::Pairs,
+            Level::Avx2 => Layout::Octets,
+            Level::AvxVnni | Level::Avx512 => Layout::Fours,
+        }
+    }
+
+    /// Columns that lie together, of a block of `nv` vectors, and weights of each.
+    fn together(self, nv: usize) -> (usize, usize) {
+        match self {
+            Layout::Single => (LANES, 1),
+            Layout::Pairs => (LANES, 2),
+            Layout::Fours => (nv * LANES, 4),
+            Layout::Octets => (4, 4),
         }
     }
 }
@@ -70,6 +105,12 @@ impl Segments {
     pub fn steps(&self) -> usize {
         self.len.div_ceil(4)
     }
+
+    /// Steps of all, as weights have them.
+    pub fn all_steps(&self, layout: Layout) -> usize {
+        let steps = self.offsets.len() * self.steps();
+        if layout == Layout::Octets { steps.next_multiple_of(2) } else { steps }
+    }
 }
 
 /// Packed weights of all blocks.
@@ -81,6 +122,8 @@ pub(super) struct Packed {
     /// Empty without a float bias.
     pub float_bias: AlignedVec<f32>,
     pub blocks: Vec<Block>,
+    /// Of [`Layout::Octets`].
+    pub fixes: Option<Fixes>,
 }
 
 /// What the weights are packed from.
@@ -111,9 +154,15 @@ impl Source<'_> {
 }
 
 /// Packs all groups.
-pub(super) fn pack(src: &Source<'_>, segments: &Segments, isa: Isa, order: Order) -> Result<Packed, KernelError> {
+pub(super) fn pack(
+    src: &Source<'_>,
+    segments: &Segments,
+    isa: Isa,
+    layout: Layout,
+    order: Order,
+) -> Result<Packed, KernelError> {
     let (k, og) = (segments.offsets.len() * segments.len, src.c_out / src.groups);
-    let k4 = segments.offsets.len() * segments.steps();
+    let steps = segments.all_steps(layout);
     let widths = split(og, isa);
     let mut blocks = Vec::new();
     let (mut column, mut start) = (0, 0);
@@ -124,7 +173,7 @@ pub(super) fn pack(src: &Source<'_>, segments: &Segments, isa: Isa, order: Order
             blocks.push(Block { channel, width, nv, column, start, input: group * src.c_group });
             channel += width;
             column += nv * LANES;
-            start += nv * LANES * 4 * k4 * weight_size(isa);
+            start += nv * LANES * 4 * steps;
         }
     }
     let mut packed = Packed {
@@ -133,12 +182,12 @@ pub(super) fn pack(src: &Source<'_>, segments: &Segments, isa: Isa, order: Order
         scale: AlignedVec::zeroed(column),
         float_bias: AlignedVec::zeroed(if src.has_addend() { column } else { 0 }),
         blocks,
+        fixes: None,
     };
     let folded = fold_bias(src, k)?;
-    let Packed { weights, bias, scale, float_bias, blocks } = &mut packed;
+    let Packed { weights, bias, scale, float_bias, blocks, fixes } = &mut packed;
     let (weights, bias, scale, float_bias) = (&mut weights[..], &mut bias[..], &mut scale[..], &mut float_bias[..]);
     for b in blocks.iter() {
-        let step = b.nv * LANES * 4;
         for col in 0..b.nv * LANES {
             let within = order.channel(b.nv, col);
             if within >= b.width {
@@ -151,51 +200,44 @@ pub(super) fn pack(src: &Source<'_>, segments: &Segments, isa: Isa, order: Order
                 float_bias[b.column + col] = src.addend(oc);
             }
         }
+        let (columns, unit) = layout.together(b.nv);
         for s in 0..segments.offsets.len() {
             // A line of each row after the other: what is written of a block meanwhile stays in L1.
             for first in (0..segments.len).step_by(LINE) {
-                let at = b.start + (s * segments.steps() + first / 4) * step * weight_size(isa);
+                let at = b.start + (s * segments.steps() * 4 + first) * columns;
                 for col in 0..b.nv * LANES {
                     let within = order.channel(b.nv, col);
                     if within < b.width {
                         let row = &src.weights[(b.channel + within) * k + s * segments.len..][..segments.len];
-                        put(isa, &row[first..segments.len.min(first + LINE)], col, step, &mut weights[at..]);
+                        let run = &row[first..segments.len.min(first + LINE)];
+                        let at = at + col / columns * columns * steps * 4 + col % columns * unit;
+                        let to = &mut weights[at..];
+                        match unit {
+                            1 => put::<1>(run, columns, to),
+                            2 => put::<2>(run, columns, to),
+                            _ => put::<4>(run, columns, to),
+                        }
                     }
                 }
             }
         }
     }
+    *fixes = (layout == Layout::Octets).then(|| Fixes::of(weights, blocks, steps));
     Ok(packed)
 }
 
 /// Bytes of a row that are packed together.
 const LINE: usize = 64;
 
-/// Packs a part of column `col`'s row, of `step` bytes for four of its weights.
-fn put(isa: Isa, run: &[i8], col: usize, step: usize, to: &mut [i8]) {
-    match isa.level() {
-        Level::Portable => run.iter().enumerate().for_each(|(i, w)| to[i * LANES + col] = *w),
-        Level::Avx2 => {
-            for (i, w) in run.iter().enumerate() {
-                let at = ((i / 2 * LANES + col) * 2 + i % 2) * 2;
-                to[at..at + 2].copy_from_slice(&i16::from(*w).to_le_bytes().map(u8::cast_signed));
-            }
-        }
-        Level::AvxVnni | Level::Avx512 => {
-            let (fours, rest) = run.as_chunks::<4>();
-            for (i, four) in fours.iter().enumerate() {
-                to[i * step + col * 4..][..4].copy_from_slice(four);
-            }
-            if !rest.is_empty() {
-                to[fours.len() * step + col * 4..][..rest.len()].copy_from_slice(rest);
-            }
-        }
+/// Packs a part of a column's row, `N` weights beside those of the other columns.
+fn put<const N: usize>(run: &[i8], columns: usize, to: &mut [i8]) {
+    let (units, rest) = run.as_chunks::<N>();
+    for (i, unit) in units.iter().enumerate() {
+        to[i * columns * N..][..N].copy_from_slice(unit);
     }
-}
-
-/// Bytes of a packed weight.
-fn weight_size(isa: Isa) -> usize {
-    if isa.level() == Level::Avx2 { 2 } else { 1 }
+    if !rest.is_empty() {
+        to[units.len() * columns * N..][..rest.len()].copy_from_slice(rest);
+    }
 }
 
 /// Vectors of each block of one group.

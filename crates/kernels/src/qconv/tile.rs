@@ -6,7 +6,7 @@ use super::spec::OutputKind;
 use crate::{AlignedVec, Isa, KernelError, Level};
 
 /// The most rows of any tile.
-pub(super) const MAX_MR: usize = 14;
+pub(super) const MAX_MR: usize = 16;
 
 /// What happens to an accumulator, without the per-channel part.
 #[derive(Clone, Debug)]

@@ -186,8 +186,8 @@ impl QConvTranspose {
     }
 
     /// Bytes of scratch that [`QConvTranspose::run`] needs on `threads` threads.
-    pub fn scratch_bytes(&self, _threads: usize) -> usize {
-        self.parts.iter().map(Dense::scratch_bytes).max().unwrap_or(0) + ALIGN
+    pub fn scratch_bytes(&self, threads: usize) -> usize {
+        self.parts.iter().map(|p| p.scratch_bytes(threads)).max().unwrap_or(0) + ALIGN
     }
 
     /// `x` is `[n, h, w, c_in]`; the residual and `y` have the output's pixels and channels. Does not allocate.

@@ -1,5 +1,5 @@
-//! Tiles of words: bytes are widened to i16 for `vpmaddwd`, which is exact; `vpmaddubsw` would saturate. Weights are
-//! packed so; inputs are widened to a buffer in L1, once for each tile.
+//! Tiles of words, for few pixels: bytes are widened to i16 for `vpmaddwd`, which is exact; `vpmaddubsw` would saturate.
+//! Weights are widened as they are loaded; inputs to a buffer in L1, once for each tile.
 #![allow(unsafe_code, reason = "vector loads and stores through the pointers of a tile")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
@@ -90,8 +90,9 @@ unsafe fn products<const MR: usize>(
     // SAFETY: so many were widened; the block has their weights.
     unsafe {
         for pair in 0..filled / 2 {
-            let (low, high) = (_mm256_load_si256(w.cast()), _mm256_load_si256(w.add(32).cast()));
-            w = w.add(LANES * 4);
+            let low = _mm256_cvtepi8_epi16(_mm_load_si128(w.cast()));
+            let high = _mm256_cvtepi8_epi16(_mm_load_si128(w.add(16).cast()));
+            w = w.add(LANES * 2);
             for i in 0..MR {
                 let two = words[i].as_ptr().add(pair * 2).cast::<i32>().read_unaligned();
                 let x = _mm256_set1_epi32(two);
