@@ -24,7 +24,7 @@ pub(super) struct Fix {
 /// What is added to the columns of all blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Fixes {
-    /// The first fix of each column, and the end.
+    /// The first of each column, and the end.
     pub starts: Vec<u32>,
     pub list: Vec<Fix>,
 }
@@ -33,7 +33,7 @@ impl Fixes {
     /// Takes what is beyond from the weights of blocks with an even number of steps.
     pub fn of(weights: &mut [i8], blocks: &[Block], steps: usize) -> Fixes {
         let mut fixes = Fixes { starts: vec![0], list: Vec::new() };
-        let mut of_column: [Vec<(u32, Four)>; 4] = Default::default();
+        let mut of_column: [Vec<Fix>; 4] = Default::default();
         for b in blocks {
             for columns in weights[b.start..][..LANES * 4 * steps].chunks_exact_mut(16 * steps) {
                 for (i, octets) in columns.as_chunks_mut::<32>().0.iter_mut().enumerate() {
@@ -43,33 +43,29 @@ impl Fixes {
                     for (column, of) in of_column.iter_mut().enumerate() {
                         let fours = [column * 4, 16 + column * 4];
                         let mut octet = fours.map(|at| std::array::from_fn(|j| octets[at + j]));
-                        limit(&mut octet, |four, beyond| of.push(((2 * i + four) as u32, beyond)));
+                        limit(&mut octet, |four, beyond| append(of, (2 * i + four) as u32, beyond));
                         for (at, four) in fours.into_iter().zip(octet) {
                             octets[at..at + 4].copy_from_slice(&four);
                         }
                     }
                 }
                 for of in &mut of_column {
-                    fixes.column(of);
-                    of.clear();
+                    fixes.list.append(of);
+                    fixes.starts.push(fixes.list.len() as u32);
                 }
             }
         }
         fixes
     }
+}
 
-    /// Appends a column's fixes, two fours together where their sums are exact.
-    fn column(&mut self, fours: &[(u32, Four)]) {
-        let mut at = 0;
-        while let Some(&(step, four)) = fours.get(at) {
-            let (other, weights) = match fours.get(at + 1) {
-                Some(&(other, next)) if beyond(&[four, next]).is_none() => (other, next),
-                _ => (step, [0; 4]),
-            };
-            at += if weights == [0; 4] { 1 } else { 2 };
-            self.list.push(Fix { steps: [step, other], weights: [four, weights] });
+/// Appends a four to a column's fixes: to the last where it has room and their sum is exact.
+fn append(of: &mut Vec<Fix>, step: u32, four: Four) {
+    match of.last_mut() {
+        Some(last) if last.weights[1] == [0; 4] && beyond(&[last.weights[0], four]).is_none() => {
+            (last.steps[1], last.weights[1]) = (step, four);
         }
-        self.starts.push(self.list.len() as u32);
+        _ => of.push(Fix { steps: [step; 2], weights: [four, [0; 4]] }),
     }
 }
 
@@ -162,10 +158,10 @@ mod tests {
 
     #[test]
     fn fixes_are_joined_where_their_sum_is_exact() {
-        let mut fixes = Fixes { starts: vec![0], list: Vec::new() };
-        fixes.column(&[(1, [100, 0, 0, 0]), (5, [29, 0, 0, 0]), (9, [99, 0, -128, 0])]);
+        let mut of = Vec::new();
+        let fours = [(1, [100, 0, 0, 0]), (5, [29, 0, 0, 0]), (9, [99, 0, -128, 0])];
+        fours.into_iter().for_each(|(step, four)| append(&mut of, step, four));
         let fix = |steps, weights| Fix { steps, weights };
-        assert_eq!(fixes.list, [fix([1, 1], [[100, 0, 0, 0], [0; 4]]), fix([5, 9], [[29, 0, 0, 0], [99, 0, -128, 0]])]);
-        assert_eq!(fixes.starts, [0, 2]);
+        assert_eq!(of, [fix([1, 1], [[100, 0, 0, 0], [0; 4]]), fix([5, 9], [[29, 0, 0, 0], [99, 0, -128, 0]])]);
     }
 }

@@ -23,7 +23,16 @@ pub(super) unsafe fn store_tile<const MR: usize>(acc: &[[__m256i; 2]; MR], t: &T
         ($path:expr, $($i:literal)*) => {
             $(if $i < MR {
                 let second = const { if $i + 1 < MR { $i + 1 } else { $i } };
-                store_pair::<{ $path as u8 }>([acc[$i], acc[second]], [$i, second], t, &bounds);
+                let (c, e) = (&t.columns, t.epilogue);
+                let x = [
+                    scaled_by::<{ $path as u8 }>(acc[$i], c, e, t.r_at($i)),
+                    scaled_by::<{ $path as u8 }>(acc[second], c, e, t.r_at(second)),
+                ];
+                let q = bytes::<{ $path as u8 }>(x, e, &bounds);
+                store_bytes(_mm256_castsi256_si128(q), t.y_at($i), c.width);
+                if second > $i {
+                    store_bytes(_mm256_extracti128_si256::<1>(q), t.y_at(second), c.width);
+                }
             })*
         };
     }
@@ -45,51 +54,6 @@ pub(super) unsafe fn store_tile<const MR: usize>(acc: &[[__m256i; 2]; MR], t: &T
                     store(spilled[i], &t.columns, t.epilogue, t.y_at(i), t.r_at(i));
                 }
             }
-        }
-    }
-}
-
-/// Stores rows of accumulators that lie in memory.
-///
-/// # Safety
-/// As of [`store_tile`].
-#[inline(always)]
-pub(super) unsafe fn store_rows(rows: &[[i32; LANES]], t: &Tile<'_>) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let bounds = Bounds::of(t.epilogue);
-        for i in (0..rows.len()).step_by(2) {
-            let pair = [i, (i + 1).min(rows.len() - 1)];
-            let mut acc = [[_mm256_setzero_si256(); 2]; 2];
-            for j in 0..2 {
-                let row = rows[pair[j]].as_ptr();
-                acc[j] = [_mm256_loadu_si256(row.cast()), _mm256_loadu_si256(row.add(8).cast())];
-            }
-            match t.epilogue.path {
-                Path::Plain => store_pair::<{ Path::Plain as u8 }>(acc, pair, t, &bounds),
-                Path::Residual => store_pair::<{ Path::Residual as u8 }>(acc, pair, t, &bounds),
-                Path::Activation => store_pair::<{ Path::Activation as u8 }>(acc, pair, t, &bounds),
-                Path::General => {
-                    for j in 0..=pair[1] - i {
-                        store(acc[j], &t.columns, t.epilogue, t.y_at(i + j), t.r_at(i + j));
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Stores two rows, or one twice.
-#[inline(always)]
-unsafe fn store_pair<const PATH: u8>(acc: [[__m256i; 2]; 2], [i, second]: [usize; 2], t: &Tile<'_>, bounds: &Bounds) {
-    // SAFETY: as of the callers.
-    unsafe {
-        let (c, e) = (&t.columns, t.epilogue);
-        let x = [scaled_by::<PATH>(acc[0], c, e, t.r_at(i)), scaled_by::<PATH>(acc[1], c, e, t.r_at(second))];
-        let q = bytes::<PATH>(x, e, bounds);
-        store_bytes(_mm256_castsi256_si128(q), t.y_at(i), c.width);
-        if second > i {
-            store_bytes(_mm256_extracti128_si256::<1>(q), t.y_at(second), c.width);
         }
     }
 }

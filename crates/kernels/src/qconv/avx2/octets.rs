@@ -1,13 +1,14 @@
 //! Tiles of bytes with `vpmaddubsw`, 16 pixels by 4 channels: lanes are pixels, so that what [`super::super::octets`]
 //! adds to a single channel costs two products of a tile. Inputs are staged as `[k / 4][16 pixels][4 k]`, once for all
-//! channels.
+//! channels. Bounds and zero points are applied where [the epilogue of 512 bits](super::super::avx512::epilogue)
+//! applies them.
 #![allow(unsafe_code, reason = "vector loads and stores through the pointers of a tile")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
-use super::epilogue::store_rows;
+use super::activation::{after, before};
+use super::epilogue::{Bounds, load_bytes, store, store_bytes};
 use crate::qconv::octets::Fix;
-use crate::qconv::pack::LANES;
-use crate::qconv::tile::Tile;
+use crate::qconv::tile::{Path, Tile};
 use std::arch::x86_64::*;
 
 /// Pixels of a tile.
@@ -17,10 +18,10 @@ pub(in crate::qconv) const STEP: usize = ROWS * 4;
 
 /// The fixes of a block of columns.
 #[derive(Clone, Copy)]
-pub(in crate::qconv) struct FixesOf<'a> {
-    /// The first fix of each column, and the end.
-    pub starts: &'a [u32],
-    pub list: &'a [Fix],
+pub(in crate::qconv) struct FixesOf {
+    /// The first of each column, and the end.
+    pub starts: *const u32,
+    pub list: *const Fix,
 }
 
 /// Stages the segments of 16 pixels, each of which begins at one of `rows`; `to` has room for their steps.
@@ -123,43 +124,148 @@ unsafe fn transpose(x: [__m256i; 4]) -> [__m256i; 4] {
 /// AVX2 and FMA are there; the staged steps, the weights, the fixes' columns and steps and what the tile stores are
 /// valid.
 #[target_feature(enable = "avx2,fma")]
-pub(in crate::qconv) unsafe fn tile(t: &Tile<'_>, fixes: FixesOf<'_>, rows: usize) {
+pub(in crate::qconv) unsafe fn tile(t: &Tile<'_>, fixes: FixesOf, rows: usize) {
     // SAFETY: by the caller's promise.
     unsafe { if rows > 8 { tile_of::<2>(t, fixes, rows) } else { tile_of::<1>(t, fixes, rows) } }
 }
 
 /// `V` vectors of eight pixels.
 #[inline(always)]
-unsafe fn tile_of<const V: usize>(t: &Tile<'_>, fixes: FixesOf<'_>, rows: usize) {
-    let mut sums = Rows([[0; LANES]; ROWS]);
+unsafe fn tile_of<const V: usize>(t: &Tile<'_>, fixes: FixesOf, rows: usize) {
     // SAFETY: as the caller's.
     unsafe {
-        for first in (0..t.columns.width).step_by(4) {
-            let mut acc = [[_mm256_setzero_si256(); V]; 4];
-            for c in 0..4 {
-                acc[c] = [_mm256_set1_epi32(*t.columns.bias.add(first + c)); V];
-            }
-            acc = products(acc, t.x, t.weights.add(first * 4 * t.steps), t.steps);
-            for c in 0..4 {
-                let range = fixes.starts[first + c] as usize..fixes.starts[first + c + 1] as usize;
-                acc[c] = fixed(acc[c], t.x, &fixes.list[range]);
-            }
-            for v in 0..V {
-                let columns = transpose([acc[0][v], acc[1][v], acc[2][v], acc[3][v]]);
-                for i in 0..4 {
-                    let to = (&raw mut sums.0[8 * v + i][first]).cast::<__m128i>();
-                    _mm_store_si128(to, _mm256_castsi256_si128(columns[i]));
-                    _mm_store_si128(to.add(4 * 4), _mm256_extracti128_si256::<1>(columns[i]));
-                }
-            }
+        match t.epilogue.path {
+            Path::Plain => bytes::<V, { Path::Plain as u8 }>(t, fixes, rows),
+            Path::Residual => bytes::<V, { Path::Residual as u8 }>(t, fixes, rows),
+            Path::Activation => bytes::<V, { Path::Activation as u8 }>(t, fixes, rows),
+            Path::General => general::<V>(t, fixes, rows),
         }
-        store_rows(&sums.0[..rows], t);
     }
 }
 
-/// Accumulators in the order in which they are stored.
-#[repr(align(64))]
-struct Rows([[i32; LANES]; ROWS]);
+/// A tile by the general path: accumulators are transposed.
+#[inline(always)]
+unsafe fn general<const V: usize>(t: &Tile<'_>, fixes: FixesOf, rows: usize) {
+    // SAFETY: as the caller's.
+    unsafe {
+        let mut sums = [[_mm_setzero_si128(); 4]; ROWS];
+        for (group, first) in (0..t.columns.width).step_by(4).enumerate() {
+            let acc = accumulators::<V>(t, fixes, first);
+            for v in 0..V {
+                let columns = transpose([acc[0][v], acc[1][v], acc[2][v], acc[3][v]]);
+                for i in 0..4 {
+                    sums[8 * v + i][group] = _mm256_castsi256_si128(columns[i]);
+                    sums[8 * v + i + 4][group] = _mm256_extracti128_si256::<1>(columns[i]);
+                }
+            }
+        }
+        for (i, row) in sums.iter().enumerate().take(rows) {
+            let row = [_mm256_set_m128i(row[1], row[0]), _mm256_set_m128i(row[3], row[2])];
+            store(row, &t.columns, t.epilogue, t.y_at(i), t.r_at(i));
+        }
+    }
+}
+
+/// A tile of bytes: they are transposed, and so are those of the residual.
+#[inline(always)]
+unsafe fn bytes<const V: usize, const PATH: u8>(t: &Tile<'_>, fixes: FixesOf, rows: usize) {
+    // SAFETY: as the caller's.
+    unsafe {
+        let (c, e) = (&t.columns, t.epilogue);
+        let (form, bounds) = (e.activation.as_ref(), Bounds::of(e));
+        let fours = _mm256_setr_epi8(
+            0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15,
+        );
+        // Of each vector of pixels and group of four channels, a pixel's four bytes in each lane.
+        let mut lanes = [[_mm256_setzero_si256(); 4]; V];
+        if PATH == Path::Residual as u8 {
+            for v in 0..V {
+                let mut x = [_mm256_setzero_si256(); 4];
+                for i in 0..4 {
+                    let (a, b) = ((8 * v + i).min(rows - 1), (8 * v + i + 4).min(rows - 1));
+                    let (a, b) = (load_bytes(t.r_at(a), c.width), load_bytes(t.r_at(b), c.width));
+                    x[i] = _mm256_set_m128i(b, a);
+                }
+                lanes[v] = transpose(x);
+            }
+        }
+        for (group, first) in (0..c.width).step_by(4).enumerate() {
+            let acc = accumulators::<V>(t, fixes, first);
+            for v in 0..V {
+                let mut x = [_mm256_setzero_ps(); 4];
+                for i in 0..4 {
+                    let m = _mm256_set1_ps(*c.scale.add(first + i));
+                    let sum = _mm256_cvtepi32_ps(acc[i][v]);
+                    x[i] = match PATH == Path::Activation as u8 {
+                        true => _mm256_fmadd_ps(sum, m, _mm256_set1_ps(*c.float_bias.add(first + i))),
+                        false => _mm256_mul_ps(sum, m),
+                    };
+                }
+                if let Some(residual) = e.residual
+                    && PATH == Path::Residual as u8
+                {
+                    x = with_residual(x, lanes[v][group], residual);
+                }
+                let words = [before::<PATH>(form, [x[0], x[1]]), before::<PATH>(form, [x[2], x[3]])];
+                lanes[v][group] = _mm256_shuffle_epi8(bounds.apply(after::<PATH>(form, words)), fours);
+            }
+        }
+        for v in 0..V {
+            let pixels = transpose(lanes[v]);
+            for i in 0..4 {
+                let (a, b) = (8 * v + i, 8 * v + i + 4);
+                if a < rows {
+                    store_bytes(_mm256_castsi256_si128(pixels[i]), t.y_at(a), c.width);
+                }
+                if b < rows {
+                    store_bytes(_mm256_extracti128_si256::<1>(pixels[i]), t.y_at(b), c.width);
+                }
+            }
+        }
+    }
+}
+
+/// `v + f32(r - zr)·mr` of four channels, whose bytes are a lane's.
+#[inline(always)]
+unsafe fn with_residual(mut x: [__m256; 4], r: __m256i, (m, z): (f32, i32)) -> [__m256; 4] {
+    // SAFETY: the caller enables the features.
+    unsafe {
+        let (z, m, byte) = (_mm256_set1_epi32(z), _mm256_set1_ps(m), _mm256_set1_epi32(255));
+        let r = [
+            _mm256_and_si256(r, byte),
+            _mm256_and_si256(_mm256_srli_epi32::<8>(r), byte),
+            _mm256_and_si256(_mm256_srli_epi32::<16>(r), byte),
+            _mm256_srli_epi32::<24>(r),
+        ];
+        for i in 0..4 {
+            let r = _mm256_cvtepi32_ps(_mm256_sub_epi32(r[i], z));
+            x[i] = _mm256_add_ps(x[i], _mm256_mul_ps(r, m));
+        }
+    }
+    x
+}
+
+/// The accumulators of four channels, with their bias and fixes.
+#[inline(always)]
+unsafe fn accumulators<const V: usize>(t: &Tile<'_>, fixes: FixesOf, first: usize) -> [[__m256i; V]; 4] {
+    // SAFETY: columns are padded to whole blocks, which have fixes and weights.
+    unsafe {
+        let mut acc = [[_mm256_setzero_si256(); V]; 4];
+        for i in 0..4 {
+            acc[i] = [_mm256_set1_epi32(*t.columns.bias.add(first + i)); V];
+        }
+        acc = products(acc, t.x, t.weights.add(first * 4 * t.steps), t.steps);
+        let mut fix = fixes.list.add(*fixes.starts.add(first) as usize);
+        for i in 0..4 {
+            let end = fixes.list.add(*fixes.starts.add(first + i + 1) as usize);
+            while fix < end {
+                acc[i] = fixed(acc[i], t.x, &*fix);
+                fix = fix.add(1);
+            }
+        }
+        acc
+    }
+}
 
 /// Adds the products of four channels.
 #[inline(always)]
@@ -192,21 +298,19 @@ unsafe fn products<const V: usize>(
     acc
 }
 
-/// Adds the fixes of a channel.
+/// Adds a fix of a channel.
 #[inline(always)]
-unsafe fn fixed<const V: usize>(mut acc: [__m256i; V], x: *const u8, fixes: &[Fix]) -> [__m256i; V] {
-    // SAFETY: fixes are of steps that are staged.
+unsafe fn fixed<const V: usize>(mut acc: [__m256i; V], x: *const u8, fix: &Fix) -> [__m256i; V] {
+    // SAFETY: its steps are staged.
     unsafe {
         let ones = _mm256_set1_epi16(1);
-        for fix in fixes {
-            let (a, b) = (x.add(fix.steps[0] as usize * STEP), x.add(fix.steps[1] as usize * STEP));
-            let w = (&raw const fix.weights).cast::<i32>();
-            let (wa, wb) = (_mm256_set1_epi32(w.read_unaligned()), _mm256_set1_epi32(w.add(1).read_unaligned()));
-            for v in 0..V {
-                let (a, b) = (_mm256_load_si256(a.add(32 * v).cast()), _mm256_load_si256(b.add(32 * v).cast()));
-                let words = _mm256_add_epi16(_mm256_maddubs_epi16(a, wa), _mm256_maddubs_epi16(b, wb));
-                acc[v] = _mm256_add_epi32(acc[v], _mm256_madd_epi16(words, ones));
-            }
+        let (a, b) = (x.add(fix.steps[0] as usize * STEP), x.add(fix.steps[1] as usize * STEP));
+        let w = (&raw const fix.weights).cast::<i32>();
+        let (wa, wb) = (_mm256_set1_epi32(w.read_unaligned()), _mm256_set1_epi32(w.add(1).read_unaligned()));
+        for v in 0..V {
+            let (a, b) = (_mm256_load_si256(a.add(32 * v).cast()), _mm256_load_si256(b.add(32 * v).cast()));
+            let words = _mm256_add_epi16(_mm256_maddubs_epi16(a, wa), _mm256_maddubs_epi16(b, wb));
+            acc[v] = _mm256_add_epi32(acc[v], _mm256_madd_epi16(words, ones));
         }
     }
     acc

@@ -98,7 +98,8 @@ impl Dense {
             columns: self.columns(begun, b),
             epilogue: &self.epilogue,
         };
-        let fixes = FixesOf { starts: &fixes.starts[b.column..=b.column + LANES], list: &fixes.list };
+        let starts = &fixes.starts[b.column..=b.column + LANES];
+        let fixes = FixesOf { starts: starts.as_ptr(), list: fixes.list.as_ptr() };
         // SAFETY: the output's length was checked, everything else was made by `pack`; the token in `self.isa` proves
         // the instruction set.
         unsafe { tile(&t, fixes, rows.len()) };
