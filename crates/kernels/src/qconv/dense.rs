@@ -75,7 +75,7 @@ pub(super) struct Dense {
     isa: Isa,
     pub(super) geometry: Geometry,
     pub(super) placement: Placement,
-    layout: Layout,
+    pub(super) layout: Layout,
     pub(super) packed: Packed,
     pub(super) segments: Segments,
     pub(super) epilogue: Epilogue,
@@ -148,7 +148,7 @@ impl Dense {
 
     /// Rows and columns of the tile of the first block.
     pub fn tile(&self) -> (usize, usize) {
-        if self.layout == Layout::Octets {
+        if self.layout == Layout::Columns {
             return (16, 4);
         }
         self.packed.blocks.first().map_or((1, pack::LANES), |b| super::tile::largest(self.isa, b))
@@ -226,7 +226,7 @@ impl Dense {
             if by_block {
                 self.part(i, 0..m, &blocks[i * blocks.len() / parts..(i + 1) * blocks.len() / parts], f);
             } else {
-                let unit = if self.layout == Layout::Octets { 8 } else { 2 };
+                let unit = if self.layout == Layout::Columns { 8 } else { 2 };
                 let cut = |i: usize| if i == parts { m } else { i * m / parts / unit * unit };
                 self.part(i, cut(i)..cut(i + 1), blocks, f);
             }
@@ -237,7 +237,7 @@ impl Dense {
     fn part(&self, task: usize, rows: Range<usize>, blocks: &[Block], f: &BlocksFn<'_>) {
         let per_row = (self.walk.right * self.geometry.stride[0]).max(1);
         let chunk = (CHUNK_BYTES / per_row / CHUNK_ROWS).max(1) * CHUNK_ROWS;
-        let whole = blocks.len() == 1 || self.layout == Layout::Octets;
+        let whole = blocks.len() == 1 || self.layout == Layout::Columns;
         let chunk = if whole { rows.len().max(1) } else { chunk };
         for first in rows.clone().step_by(chunk) {
             f(task, first..rows.end.min(first + chunk), blocks);
@@ -247,8 +247,8 @@ impl Dense {
     /// Computes pixels of blocks.
     fn compute(&self, begun: &Begun<'_>, io: &Io<'_>, task: usize, rows: Range<usize>, blocks: &[Block]) {
         #[cfg(target_arch = "x86_64")]
-        if let Some(fixes) = &self.packed.fixes {
-            return self.octets(fixes, begun, io, task, rows, blocks);
+        if self.layout == Layout::Columns {
+            return self.staged(begun, io, task, rows, blocks);
         }
         let _ = task;
         blocks.iter().for_each(|b| self.block(begun, io, rows.clone(), b));

@@ -47,8 +47,9 @@ pub(super) enum Layout {
     Pairs,
     /// `[k / 4][channels][4 k]`.
     Fours,
-    /// `[channels / 4][k / 4][4 channels][4 k]`, with an even number of fours, and [`Fixes`].
-    Octets,
+    /// `[channels / 4][k / 4][4 channels][4 k]`, with an even number of fours, and [`Fixes`]; or without these the same
+    /// as words, `[channels / 4][k / 2][4 channels][2 k]`.
+    Columns,
 }
 
 impl Layout {
@@ -56,9 +57,9 @@ impl Layout {
     pub fn of(isa: Isa, pixels: usize) -> Layout {
         match isa.level() {
             Level::Portable => Layout::Single,
-            // Fewer leave too much of a tile of octets empty.
+            // Fewer leave too much of a staged tile empty.
             Level::Avx2 if pixels < 8 => Layout::Pairs,
-            Level::Avx2 => Layout::Octets,
+            Level::Avx2 => Layout::Columns,
             Level::AvxVnni | Level::Avx512 => Layout::Fours,
         }
     }
@@ -69,7 +70,7 @@ impl Layout {
             Layout::Single => (LANES, 1),
             Layout::Pairs => (LANES, 2),
             Layout::Fours => (nv * LANES, 4),
-            Layout::Octets => (4, 4),
+            Layout::Columns => (4, 4),
         }
     }
 }
@@ -109,7 +110,7 @@ impl Segments {
     /// Steps of all, as weights have them.
     pub fn all_steps(&self, layout: Layout) -> usize {
         let steps = self.offsets.len() * self.steps();
-        if layout == Layout::Octets { steps.next_multiple_of(2) } else { steps }
+        if layout == Layout::Columns { steps.next_multiple_of(2) } else { steps }
     }
 }
 
@@ -122,7 +123,7 @@ pub(super) struct Packed {
     /// Empty without a float bias.
     pub float_bias: AlignedVec<f32>,
     pub blocks: Vec<Block>,
-    /// Of [`Layout::Octets`].
+    /// Of [`Layout::Columns`] in bytes.
     pub fixes: Option<Fixes>,
 }
 
@@ -185,7 +186,7 @@ pub(super) fn pack(
         fixes: None,
     };
     let folded = fold_bias(src, k)?;
-    let Packed { weights, bias, scale, float_bias, blocks, fixes } = &mut packed;
+    let Packed { weights, bias, scale, float_bias, blocks, .. } = &mut packed;
     let (weights, bias, scale, float_bias) = (&mut weights[..], &mut bias[..], &mut scale[..], &mut float_bias[..]);
     for b in blocks.iter() {
         for col in 0..b.nv * LANES {
@@ -222,8 +223,29 @@ pub(super) fn pack(
             }
         }
     }
-    *fixes = (layout == Layout::Octets).then(|| Fixes::of(weights, blocks, steps));
+    if layout == Layout::Columns {
+        let mut octets = AlignedVec::from_slice(weights);
+        let of = Fixes::of(&mut octets, blocks, steps);
+        if of.pay(src.c_out, steps / 2) {
+            (packed.weights, packed.fixes) = (octets, Some(of));
+        } else {
+            packed.weights = widened(weights);
+            packed.blocks.iter_mut().for_each(|b| b.start *= 2);
+        }
+    }
     Ok(packed)
+}
+
+/// Fours of four columns as words, two and two.
+fn widened(weights: &[i8]) -> AlignedVec<i8> {
+    let mut words = AlignedVec::zeroed(2 * weights.len());
+    for (from, to) in weights.as_chunks::<16>().0.iter().zip(words.as_chunks_mut::<32>().0) {
+        for (i, w) in from.iter().enumerate() {
+            let at = i % 4 / 2 * 16 + i / 4 * 4 + i % 2 * 2;
+            to[at..at + 2].copy_from_slice(&i16::from(*w).to_le_bytes().map(u8::cast_signed));
+        }
+    }
+    words
 }
 
 /// Bytes of a row that are packed together.

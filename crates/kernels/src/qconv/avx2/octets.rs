@@ -1,6 +1,6 @@
-//! Tiles of bytes with `vpmaddubsw`, 16 pixels by 4 channels: lanes are pixels, so that what [`super::super::octets`]
-//! adds to a single channel costs two products of a tile. Inputs are staged as `[k / 4][16 pixels][4 k]`, once for all
-//! channels. Bounds and zero points are applied where [the epilogue of 512 bits](super::super::avx512::epilogue)
+//! Tiles of 16 pixels by 4 channels. Lanes are pixels, so that what [`super::super::octets`] adds to a single channel
+//! costs two products of a tile. Inputs are staged as `[k / 4][16 pixels][4 k]`, once for all channels, and multiplied
+//! with `vpmaddubsw`; or as words, `[k / 2][16 pixels][2 k]`, with `vpmaddwd`. Bounds and zero points are applied where [the epilogue of 512 bits](super::super::avx512::epilogue)
 //! applies them.
 #![allow(unsafe_code, reason = "vector loads and stores through the pointers of a tile")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
@@ -13,7 +13,7 @@ use std::arch::x86_64::*;
 
 /// Pixels of a tile.
 pub(in crate::qconv) const ROWS: usize = 16;
-/// Staged bytes of a step: four of each pixel.
+/// Staged bytes of a step: four of each pixel. Words take twice as many.
 pub(in crate::qconv) const STEP: usize = ROWS * 4;
 
 /// The fixes of a block of columns.
@@ -29,29 +29,29 @@ pub(in crate::qconv) struct FixesOf {
 /// # Safety
 /// AVX2 is there; the segments of all rows can be read, and `to` written.
 #[target_feature(enable = "avx2")]
-pub(in crate::qconv) unsafe fn stage(rows: &[*const u8; ROWS], segments: &[usize], steps: usize, mut to: *mut u8) {
+pub(in crate::qconv) unsafe fn stage<const WORDS: bool>(
+    rows: &[*const u8; ROWS],
+    segments: &[usize],
+    steps: usize,
+    mut to: *mut u8,
+) {
+    let size = const { if WORDS { 2 * STEP } else { STEP } };
     // SAFETY: by the caller's promise: no more than the steps is read.
     unsafe {
         for segment in segments {
             let mut step = 0;
             while step + 8 <= steps {
                 for half in [0, 8] {
-                    eight(&rows[half..half + 8], segment + step * 4, to.add(half * 4));
+                    eight::<WORDS>(&rows[half..half + 8], segment + step * 4, to.add(half * 4));
                 }
-                (step, to) = (step + 8, to.add(8 * STEP));
-            }
-            while step + 4 <= steps {
-                for quarter in [0, 4, 8, 12] {
-                    four(&rows[quarter..quarter + 4], segment + step * 4, to.add(quarter * 4));
-                }
-                (step, to) = (step + 4, to.add(4 * STEP));
+                (step, to) = (step + 8, to.add(8 * size));
             }
             while step < steps {
-                for (i, row) in rows.iter().enumerate() {
-                    let x = row.add(segment + step * 4).cast::<u32>().read_unaligned();
-                    to.add(i * 4).cast::<u32>().write(x);
+                let few = (steps - step).min(4);
+                for half in [0, 8] {
+                    upto_four::<WORDS>(&rows[half..half + 8], segment + step * 4, few, to.add(half * 4));
                 }
-                (step, to) = (step + 1, to.add(STEP));
+                (step, to) = (step + few, to.add(few * size));
             }
         }
     }
@@ -59,7 +59,7 @@ pub(in crate::qconv) unsafe fn stage(rows: &[*const u8; ROWS], segments: &[usize
 
 /// Eight steps of eight pixels.
 #[inline(always)]
-unsafe fn eight(rows: &[*const u8], at: usize, to: *mut u8) {
+unsafe fn eight<const WORDS: bool>(rows: &[*const u8], at: usize, to: *mut u8) {
     // SAFETY: by the caller's promise.
     unsafe {
         let mut x = [_mm256_setzero_si256(); 8];
@@ -72,32 +72,58 @@ unsafe fn eight(rows: &[*const u8], at: usize, to: *mut u8) {
         for half in [0, 4] {
             let columns = transpose([x[half], x[half + 1], x[half + 2], x[half + 3]]);
             for i in 0..4 {
-                _mm256_store_si256(to.add((half + i) * STEP).cast(), columns[i]);
+                put::<WORDS>(columns[i], half + i, to);
             }
         }
     }
 }
 
-/// Four steps of four pixels.
+/// At most four steps of eight pixels.
 #[inline(always)]
-unsafe fn four(rows: &[*const u8], at: usize, to: *mut u8) {
+unsafe fn upto_four<const WORDS: bool>(rows: &[*const u8], at: usize, steps: usize, to: *mut u8) {
     // SAFETY: by the caller's promise.
     unsafe {
-        let mut x = [_mm_setzero_si128(); 4];
+        let mut x = [_mm256_setzero_si256(); 4];
         for i in 0..4 {
-            x[i] = _mm_loadu_si128(rows[i].add(at).cast());
+            let (a, b) = (rows[i].add(at), rows[i + 4].add(at));
+            x[i] = _mm256_set_m128i(fours(b, steps), fours(a, steps));
         }
-        let (a, b) = (_mm_unpacklo_epi32(x[0], x[1]), _mm_unpacklo_epi32(x[2], x[3]));
-        let (c, d) = (_mm_unpackhi_epi32(x[0], x[1]), _mm_unpackhi_epi32(x[2], x[3]));
-        let columns = [
-            _mm_unpacklo_epi64(a, b),
-            _mm_unpackhi_epi64(a, b),
-            _mm_unpacklo_epi64(c, d),
-            _mm_unpackhi_epi64(c, d),
-        ];
-        for i in 0..4 {
-            _mm_store_si128(to.add(i * STEP).cast(), columns[i]);
+        let columns = transpose(x);
+        for i in 0..steps {
+            put::<WORDS>(columns[i], i, to);
         }
+    }
+}
+
+/// At most four steps; the rest is zero.
+#[inline(always)]
+unsafe fn fours(x: *const u8, steps: usize) -> __m128i {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        match steps {
+            1 => _mm_loadu_si32(x.cast()),
+            2 => _mm_loadu_si64(x.cast()),
+            3 => _mm_unpacklo_epi64(_mm_loadu_si64(x.cast()), _mm_loadu_si32(x.add(8).cast())),
+            _ => _mm_loadu_si128(x.cast()),
+        }
+    }
+}
+
+/// Stores a step of eight pixels.
+#[inline(always)]
+unsafe fn put<const WORDS: bool>(x: __m256i, step: usize, to: *mut u8) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        if !WORDS {
+            return _mm256_store_si256(to.add(step * STEP).cast(), x);
+        }
+        let to = to.add(step * 2 * STEP);
+        let two = _mm256_setr_epi8(
+            0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1, 0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1,
+            13, -1,
+        );
+        _mm256_store_si256(to.cast(), _mm256_shuffle_epi8(x, two));
+        _mm256_store_si256(to.add(STEP).cast(), _mm256_shuffle_epi8(_mm256_srli_epi32::<16>(x), two));
     }
 }
 
@@ -117,21 +143,21 @@ unsafe fn transpose(x: [__m256i; 4]) -> [__m256i; 4] {
     }
 }
 
-/// Computes and stores `rows` pixels, at most 16, of a block of 16 channels. The tile's `x` is staged, and its steps
-/// are even.
+/// Computes and stores `rows` pixels, at most 16, of a block of 16 channels: of octets if they have fixes, or of words.
+/// The tile's `x` is staged, and its steps are even.
 ///
 /// # Safety
 /// AVX2 and FMA are there; the staged steps, the weights, the fixes' columns and steps and what the tile stores are
 /// valid.
 #[target_feature(enable = "avx2,fma")]
-pub(in crate::qconv) unsafe fn tile(t: &Tile<'_>, fixes: FixesOf, rows: usize) {
+pub(in crate::qconv) unsafe fn tile(t: &Tile<'_>, fixes: Option<FixesOf>, rows: usize) {
     // SAFETY: by the caller's promise.
     unsafe { if rows > 8 { tile_of::<2>(t, fixes, rows) } else { tile_of::<1>(t, fixes, rows) } }
 }
 
 /// `V` vectors of eight pixels.
 #[inline(always)]
-unsafe fn tile_of<const V: usize>(t: &Tile<'_>, fixes: FixesOf, rows: usize) {
+unsafe fn tile_of<const V: usize>(t: &Tile<'_>, fixes: Option<FixesOf>, rows: usize) {
     // SAFETY: as the caller's.
     unsafe {
         match t.epilogue.path {
@@ -145,7 +171,7 @@ unsafe fn tile_of<const V: usize>(t: &Tile<'_>, fixes: FixesOf, rows: usize) {
 
 /// A tile by the general path: accumulators are transposed.
 #[inline(always)]
-unsafe fn general<const V: usize>(t: &Tile<'_>, fixes: FixesOf, rows: usize) {
+unsafe fn general<const V: usize>(t: &Tile<'_>, fixes: Option<FixesOf>, rows: usize) {
     // SAFETY: as the caller's.
     unsafe {
         let mut sums = [[_mm_setzero_si128(); 4]; ROWS];
@@ -168,7 +194,7 @@ unsafe fn general<const V: usize>(t: &Tile<'_>, fixes: FixesOf, rows: usize) {
 
 /// A tile of bytes: they are transposed, and so are those of the residual.
 #[inline(always)]
-unsafe fn bytes<const V: usize, const PATH: u8>(t: &Tile<'_>, fixes: FixesOf, rows: usize) {
+unsafe fn bytes<const V: usize, const PATH: u8>(t: &Tile<'_>, fixes: Option<FixesOf>, rows: usize) {
     // SAFETY: as the caller's.
     unsafe {
         let (c, e) = (&t.columns, t.epilogue);
@@ -247,14 +273,17 @@ unsafe fn with_residual(mut x: [__m256; 4], r: __m256i, (m, z): (f32, i32)) -> [
 
 /// The accumulators of four channels, with their bias and fixes.
 #[inline(always)]
-unsafe fn accumulators<const V: usize>(t: &Tile<'_>, fixes: FixesOf, first: usize) -> [[__m256i; V]; 4] {
+unsafe fn accumulators<const V: usize>(t: &Tile<'_>, fixes: Option<FixesOf>, first: usize) -> [[__m256i; V]; 4] {
     // SAFETY: columns are padded to whole blocks, which have fixes and weights.
     unsafe {
         let mut acc = [[_mm256_setzero_si256(); V]; 4];
         for i in 0..4 {
             acc[i] = [_mm256_set1_epi32(*t.columns.bias.add(first + i)); V];
         }
-        acc = products(acc, t.x, t.weights.add(first * 4 * t.steps), t.steps);
+        let Some(fixes) = fixes else {
+            return words(acc, t.x, t.weights.add(first * 8 * t.steps), t.steps);
+        };
+        acc = octets(acc, t.x, t.weights.add(first * 4 * t.steps), t.steps);
         let mut fix = fixes.list.add(*fixes.starts.add(first) as usize);
         for i in 0..4 {
             let end = fixes.list.add(*fixes.starts.add(first + i + 1) as usize);
@@ -267,9 +296,36 @@ unsafe fn accumulators<const V: usize>(t: &Tile<'_>, fixes: FixesOf, first: usiz
     }
 }
 
-/// Adds the products of four channels.
+/// Adds the products of four channels' words.
 #[inline(always)]
-unsafe fn products<const V: usize>(
+unsafe fn words<const V: usize>(
+    mut acc: [[__m256i; V]; 4],
+    mut x: *const u8,
+    mut w: *const i8,
+    steps: usize,
+) -> [[__m256i; V]; 4] {
+    // SAFETY: so many steps are staged, and packed.
+    unsafe {
+        for _ in 0..2 * steps {
+            let mut a = [_mm256_setzero_si256(); V];
+            for v in 0..V {
+                a[v] = _mm256_load_si256(x.add(32 * v).cast());
+            }
+            for c in 0..4 {
+                let w = _mm256_set1_epi32(w.add(4 * c).cast::<i32>().read_unaligned());
+                for v in 0..V {
+                    acc[c][v] = _mm256_add_epi32(acc[c][v], _mm256_madd_epi16(a[v], w));
+                }
+            }
+            (x, w) = (x.add(STEP), w.add(16));
+        }
+    }
+    acc
+}
+
+/// Adds the products of four channels' octets.
+#[inline(always)]
+unsafe fn octets<const V: usize>(
     mut acc: [[__m256i; V]; 4],
     mut x: *const u8,
     mut w: *const i8,

@@ -1,10 +1,9 @@
-//! The driver of tiles of octets: pixels are staged for all blocks of channels.
+//! The driver of staged tiles: pixels are staged for all blocks of channels.
 #![allow(unsafe_code, reason = "tasks have a buffer each, and tiles write disjoint pixels")]
 
 use super::octets::{FixesOf, ROWS, STEP, stage, tile};
 use crate::qconv::dense::{Begun, Dense, Io};
-use crate::qconv::octets::Fixes;
-use crate::qconv::pack::{Block, LANES};
+use crate::qconv::pack::{Block, LANES, Layout};
 use crate::qconv::tile::{Table, Tile};
 use std::ops::Range;
 
@@ -12,27 +11,31 @@ use std::ops::Range;
 const STAGED_BYTES: usize = 96 << 10;
 
 impl Dense {
+    /// Bytes of a staged tile.
+    fn tile_bytes(&self) -> usize {
+        self.steps() * STEP * if self.packed.fixes.is_some() { 1 } else { 2 }
+    }
+
     /// Tiles that are staged together.
     fn tiles(&self) -> usize {
-        (STAGED_BYTES / (self.steps() * STEP)).clamp(1, self.geometry.pixels().div_ceil(ROWS))
+        (STAGED_BYTES / self.tile_bytes()).clamp(1, self.geometry.pixels().div_ceil(ROWS))
     }
 
     /// Bytes that one task stages.
     pub(in crate::qconv) fn staged_bytes(&self) -> usize {
-        if self.packed.fixes.is_some() { self.tiles() * self.steps() * STEP } else { 0 }
+        if self.layout == Layout::Columns { self.tiles() * self.tile_bytes() } else { 0 }
     }
 
     /// Computes pixels of blocks.
-    pub(in crate::qconv) fn octets(
+    pub(in crate::qconv) fn staged(
         &self,
-        fixes: &Fixes,
         begun: &Begun<'_>,
         io: &Io<'_>,
         task: usize,
         rows: Range<usize>,
         blocks: &[Block],
     ) {
-        let (size, bytes) = (self.steps() * STEP, self.staged_bytes());
+        let (size, bytes) = (self.tile_bytes(), self.staged_bytes());
         // SAFETY: a task has its buffer for itself.
         let staged = unsafe { begun.staged.slice(task * bytes..(task + 1) * bytes) };
         for first in rows.clone().step_by(self.tiles() * ROWS) {
@@ -44,7 +47,7 @@ impl Dense {
                 }
                 for b in blocks {
                     for (m, at) in tiles() {
-                        self.tile_of_octets(&staged[at..], fixes, begun, io, m..rows.end.min(m + ROWS), b);
+                        self.tile_of(&staged[at..], begun, io, m..rows.end.min(m + ROWS), b);
                     }
                 }
             }
@@ -61,20 +64,16 @@ impl Dense {
         // instruction set, and the buffer has a tile's bytes.
         unsafe {
             let rows = offsets.map(|o| x.as_ptr().add(o + channel));
-            stage(&rows, &self.segments.offsets, self.segments.steps(), to.as_mut_ptr());
+            let (offsets, steps) = (&self.segments.offsets, self.segments.steps());
+            match self.packed.fixes {
+                Some(_) => stage::<false>(&rows, offsets, steps, to.as_mut_ptr()),
+                None => stage::<true>(&rows, offsets, steps, to.as_mut_ptr()),
+            }
         }
     }
 
     /// Computes a staged tile of a block.
-    fn tile_of_octets(
-        &self,
-        staged: &[u8],
-        fixes: &Fixes,
-        begun: &Begun<'_>,
-        io: &Io<'_>,
-        rows: Range<usize>,
-        b: &Block,
-    ) {
+    fn tile_of(&self, staged: &[u8], begun: &Begun<'_>, io: &Io<'_>, rows: Range<usize>, b: &Block) {
         let pixel = self.placement.at(rows.start);
         let mut table = Table::default();
         if !self.placement.is_dense() {
@@ -98,8 +97,10 @@ impl Dense {
             columns: self.columns(begun, b),
             epilogue: &self.epilogue,
         };
-        let starts = &fixes.starts[b.column..=b.column + LANES];
-        let fixes = FixesOf { starts: starts.as_ptr(), list: fixes.list.as_ptr() };
+        let fixes = self.packed.fixes.as_ref().map(|fixes| {
+            let starts = &fixes.starts[b.column..=b.column + LANES];
+            FixesOf { starts: starts.as_ptr(), list: fixes.list.as_ptr() }
+        });
         // SAFETY: the output's length was checked, everything else was made by `pack`; the token in `self.isa` proves
         // the instruction set.
         unsafe { tile(&t, fixes, rows.len()) };
