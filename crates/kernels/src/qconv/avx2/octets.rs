@@ -8,6 +8,7 @@
 use super::activation::{after, before};
 use super::epilogue::{Bounds, load_bytes, store, store_bytes};
 use crate::qconv::octets::Fix;
+use crate::qconv::pack::LANES;
 use crate::qconv::tile::{Path, Tile};
 use std::arch::x86_64::*;
 
@@ -217,34 +218,43 @@ unsafe fn bytes<const V: usize, const PATH: u8>(t: &Tile<'_>, fixes: Option<Fixe
         }
         for (group, first) in (0..c.width).step_by(4).enumerate() {
             let acc = accumulators::<V>(t, fixes, first);
-            for v in 0..V {
-                let mut x = [_mm256_setzero_ps(); 4];
-                for i in 0..4 {
-                    let m = _mm256_set1_ps(*c.scale.add(first + i));
+            let mut x = [[_mm256_setzero_ps(); 4]; V];
+            for i in 0..4 {
+                let (m, b) = (_mm256_set1_ps(*c.scale.add(first + i)), first + i);
+                for v in 0..V {
                     let sum = _mm256_cvtepi32_ps(acc[i][v]);
-                    x[i] = match PATH == Path::Activation as u8 {
-                        true => _mm256_fmadd_ps(sum, m, _mm256_set1_ps(*c.float_bias.add(first + i))),
+                    x[v][i] = match PATH == Path::Activation as u8 {
+                        true => _mm256_fmadd_ps(sum, m, _mm256_set1_ps(*c.float_bias.add(b))),
                         false => _mm256_mul_ps(sum, m),
                     };
                 }
+            }
+            for v in 0..V {
                 if let Some(residual) = e.residual
                     && PATH == Path::Residual as u8
                 {
-                    x = with_residual(x, lanes[v][group], residual);
+                    x[v] = with_residual(x[v], lanes[v][group], residual);
                 }
-                let words = [before::<PATH>(form, [x[0], x[1]]), before::<PATH>(form, [x[2], x[3]])];
+                let words = [before::<PATH>(form, [x[v][0], x[v][1]]), before::<PATH>(form, [x[v][2], x[v][3]])];
                 lanes[v][group] = _mm256_shuffle_epi8(bounds.apply(after::<PATH>(form, words)), fours);
             }
         }
+        let whole = rows == 8 * V && c.width == LANES && t.table.is_none();
         for v in 0..V {
             let pixels = transpose(lanes[v]);
             for i in 0..4 {
                 let (a, b) = (8 * v + i, 8 * v + i + 4);
+                let (x, y) = (_mm256_castsi256_si128(pixels[i]), _mm256_extracti128_si256::<1>(pixels[i]));
+                if whole {
+                    _mm_storeu_si128(t.y.add(a * t.y_step).cast(), x);
+                    _mm_storeu_si128(t.y.add(b * t.y_step).cast(), y);
+                    continue;
+                }
                 if a < rows {
-                    store_bytes(_mm256_castsi256_si128(pixels[i]), t.y_at(a), c.width);
+                    store_bytes(x, t.y_at(a), c.width);
                 }
                 if b < rows {
-                    store_bytes(_mm256_extracti128_si256::<1>(pixels[i]), t.y_at(b), c.width);
+                    store_bytes(y, t.y_at(b), c.width);
                 }
             }
         }

@@ -74,11 +74,13 @@ impl Dense {
 
     /// Computes a staged tile of a block.
     fn tile_of(&self, staged: &[u8], begun: &Begun<'_>, io: &Io<'_>, rows: Range<usize>, b: &Block) {
-        let pixel = self.placement.at(rows.start);
-        let mut table = Table::default();
-        if !self.placement.is_dense() {
+        let dense = self.placement.is_dense();
+        let pixel = if dense { rows.start } else { self.placement.at(rows.start) };
+        let table = (!dense).then(|| {
+            let mut table = Table::default();
             rows.clone().zip(&mut table.pixel).for_each(|(m, p)| *p = self.placement.at(m) - pixel);
-        }
+            table
+        });
         let (y, r) = io.at(pixel, b.channel);
         let t = Tile {
             x: staged.as_ptr(),
@@ -87,7 +89,7 @@ impl Dense {
             y_step: io.y_stride * io.size,
             r,
             r_step: io.r_stride,
-            table: (!self.placement.is_dense()).then_some(&table),
+            table: table.as_ref(),
             tiles: 1,
             segments: &[],
             steps: self.steps(),
