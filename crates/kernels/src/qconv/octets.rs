@@ -2,90 +2,136 @@
 //!
 //! An octet is two fours of a column's weights. Its eight products are added to two words, four to each: of both fours
 //! the first two, and the last two. That is exact where a word's positive weights add up to at most 128, and its
-//! negative ones to no less than -128, since 255·128 < 2¹⁵ whatever the inputs are. What is beyond is taken from the
-//! weights and given to fixes: fours of single columns that are added afterwards.
+//! negative ones to no less than -128, since 255·128 < 2¹⁵ whatever the inputs are. Of four columns, which share their
+//! inputs, fours are paired so that this holds for most octets; what is beyond in the others is taken from the weights
+//! and given to fixes, fours of single columns that are added afterwards.
 
 use super::pack::{Block, LANES};
+use std::cmp::Reverse;
 
+/// Pixels that are staged together.
+pub(super) const ROWS: usize = 16;
+/// Staged bytes of a step: four of each pixel. Words take twice as many.
+pub(super) const STEP: usize = ROWS * 4;
 /// The greatest sum of a word's weights of one sign.
 const MOST: i32 = 128;
+/// Fours among which pairs are sought.
+const WINDOW: usize = 32;
 
 /// Four weights of a column.
 type Four = [i8; 4];
 
+/// The octets of four columns.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Octet {
+    /// Staged bytes of the inputs.
+    pub at: [u32; 2],
+    pub weights: [[Four; 4]; 2],
+}
+
 /// Two fours that are added to a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub(super) struct Fix {
-    /// Step of four inputs that each is multiplied with.
-    pub steps: [u32; 2],
+    /// Staged bytes of the inputs.
+    pub at: [u32; 2],
     pub weights: [Four; 2],
 }
 
-/// What is added to the columns of all blocks.
-#[derive(Clone, Debug)]
-pub(super) struct Fixes {
-    /// The first of each column, and the end.
+/// All columns.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Octets {
+    /// Of each four columns, as many.
+    pub list: Vec<Octet>,
+    pub fixes: Vec<Fix>,
+    /// The first fix of each column, and the end.
     pub starts: Vec<u32>,
-    pub list: Vec<Fix>,
 }
 
-impl Fixes {
-    /// Takes what is beyond from the weights of blocks with an even number of steps.
-    pub fn of(weights: &mut [i8], blocks: &[Block], steps: usize) -> Fixes {
-        let mut fixes = Fixes { starts: vec![0], list: Vec::new() };
-        let mut of_column: [Vec<Fix>; 4] = Default::default();
+impl Octets {
+    /// From weights as [`Layout::Columns`](super::pack::Layout) has them, of an even number of steps.
+    pub fn of(weights: &[i8], blocks: &[Block], steps: usize) -> Octets {
+        let mut octets = Octets { starts: vec![0], ..Octets::default() };
         for b in blocks {
-            for columns in weights[b.start..][..LANES * 4 * steps].chunks_exact_mut(16 * steps) {
-                for (i, octets) in columns.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-                    if is_exact(octets) {
-                        continue;
-                    }
-                    for (column, of) in of_column.iter_mut().enumerate() {
-                        let fours = [column * 4, 16 + column * 4];
-                        let mut octet = fours.map(|at| std::array::from_fn(|j| octets[at + j]));
-                        limit(&mut octet, |four, beyond| append(of, (2 * i + four) as u32, beyond));
-                        for (at, four) in fours.into_iter().zip(octet) {
-                            octets[at..at + 4].copy_from_slice(&four);
-                        }
-                    }
-                }
-                for of in &mut of_column {
-                    fixes.list.append(of);
-                    fixes.starts.push(fixes.list.len() as u32);
-                }
+            for columns in weights[b.start..][..LANES * 4 * steps].chunks_exact(16 * steps) {
+                let fours: Vec<[Four; 4]> = columns.as_chunks::<4>().0.as_chunks::<4>().0.to_vec();
+                octets.columns(&fours);
             }
         }
-        fixes
+        octets
     }
 
-    /// Whether octets and their fixes take less time than words, of so many columns with so many octets each. Measured
-    /// on Zen 3, in cycles of a tile of 16 pixels: a column's octet takes 3.4, as words 5; a fix 3.5, and that a
-    /// column has any 4.
+    /// Whether they take less time than words, of so many columns with so many octets each. Measured on Zen 3, in cycles
+    /// of a tile of 16 pixels: a column's octet takes 3.4, as words 5; a fix 3.5, and that a column has any 4.
     pub fn pay(&self, columns: usize, octets: usize) -> bool {
         let any = self.starts.windows(2).filter(|w| w[1] > w[0]).count();
-        3.5 * self.list.len() as f64 + 4.0 * any as f64 <= (5.0 - 3.4) * (octets * columns) as f64
+        3.5 * self.fixes.len() as f64 + 4.0 * any as f64 <= (5.0 - 3.4) * (octets * columns) as f64
     }
-}
 
-/// Appends a four to a column's fixes: to the last where it has room and their sum is exact.
-fn append(of: &mut Vec<Fix>, step: u32, four: Four) {
-    match of.last_mut() {
-        Some(last) if last.weights[1] == [0; 4] && beyond(&[last.weights[0], four]).is_none() => {
-            (last.steps[1], last.weights[1]) = (step, four);
+    /// Appends four columns.
+    fn columns(&mut self, fours: &[[Four; 4]]) {
+        let loads: Vec<Load> = fours.iter().map(load).collect();
+        let mut fixes: [Vec<Fix>; 4] = Default::default();
+        let mut left = Vec::with_capacity(WINDOW);
+        for first in (0..fours.len()).step_by(WINDOW) {
+            left.extend(first..fours.len().min(first + WINDOW));
+            // The greatest first, with the greatest other that it fits, or fits in most columns.
+            left.sort_by_key(|i| Reverse(loads[*i].iter().map(|l| u32::from(*l)).sum::<u32>()));
+            while let [a, others @ ..] = &left[..] {
+                let mut best = (5, 0);
+                for (at, b) in others.iter().enumerate() {
+                    let beyond = columns_beyond(&loads[*a], &loads[*b]);
+                    if beyond < best.0 {
+                        best = (beyond, at + 1);
+                    }
+                    if beyond == 0 {
+                        break;
+                    }
+                }
+                let steps = [*a, left.remove(best.1)];
+                left.remove(0);
+                let at = steps.map(|s| (s * STEP) as u32);
+                let mut weights = steps.map(|s| fours[s]);
+                for (column, fixes) in fixes.iter_mut().enumerate().filter(|_| best.0 > 0) {
+                    let mut octet = weights.map(|w| w[column]);
+                    limit(&mut octet, |four, beyond| append(fixes, at[four], beyond));
+                    weights.iter_mut().zip(octet).for_each(|(w, four)| w[column] = four);
+                }
+                self.list.push(Octet { at, weights });
+            }
         }
-        _ => of.push(Fix { steps: [step; 2], weights: [four, [0; 4]] }),
+        for of in &mut fixes {
+            self.fixes.append(of);
+            self.starts.push(self.fixes.len() as u32);
+        }
     }
 }
 
-/// Whether the octets of four columns are.
-fn is_exact(octets: &[i8; 32]) -> bool {
-    let (mut up, mut down) = ([0u16; 16], [0u16; 16]);
-    for i in 0..16 {
-        let (a, b) = (i16::from(octets[i]), i16::from(octets[16 + i]));
-        up[i] = (a.max(0) + b.max(0)) as u16;
-        down[i] = (a.min(0) + b.min(0)).unsigned_abs();
+/// Appends a four to a column's fixes: to the last, if it has room and their sum is exact.
+fn append(fixes: &mut Vec<Fix>, at: u32, four: Four) {
+    match fixes.last_mut() {
+        Some(last) if last.weights[1] == [0; 4] && beyond(&[last.weights[0], four]).is_none() => {
+            (last.at[1], last.weights[1]) = (at, four);
+        }
+        _ => fixes.push(Fix { at: [at; 2], weights: [four, [0; 4]] }),
     }
-    (0..8).all(|i| i32::from((up[2 * i] + up[2 * i + 1]).max(down[2 * i] + down[2 * i + 1])) <= MOST)
+}
+
+/// What the words of each column have of each sign, 255 for more.
+type Load = [u8; 16];
+
+fn load(fours: &[Four; 4]) -> Load {
+    std::array::from_fn(|i| sum(&fours[i / 4], i / 2 % 2, [1, -1][i % 2]).min(255) as u8)
+}
+
+/// Columns with anything beyond.
+fn columns_beyond(a: &Load, b: &Load) -> usize {
+    let mut beyond = [0u8; 16];
+    for i in 0..16 {
+        beyond[i] = a[i].saturating_add(b[i]).saturating_sub(MOST as u8);
+    }
+    beyond.as_chunks::<4>().0.iter().filter(|of| u32::from_ne_bytes(**of) != 0).count()
 }
 
 /// What a word's weights have of one sign.
@@ -150,8 +196,8 @@ mod tests {
                     prop_assert_eq!(i32::from(rest[four][i]) + taken[four][i], i32::from(octet[four][i]));
                 }
             }
-            let flat = std::array::from_fn(|i| if i % 16 < 4 { octet[i / 16][i % 4] } else { 0 });
-            prop_assert_eq!(is_exact(&flat), beyond(&octet).is_none());
+            let [a, b] = octet.map(|four| load(&[[0; 4], four, [0; 4], [0; 4]]));
+            prop_assert_eq!(columns_beyond(&a, &b), usize::from(beyond(&octet).is_some()));
         }
     }
 
@@ -168,8 +214,21 @@ mod tests {
     fn fixes_are_joined_where_their_sum_is_exact() {
         let mut of = Vec::new();
         let fours = [(1, [100, 0, 0, 0]), (5, [29, 0, 0, 0]), (9, [99, 0, -128, 0])];
-        fours.into_iter().for_each(|(step, four)| append(&mut of, step, four));
-        let fix = |steps, weights| Fix { steps, weights };
+        fours.into_iter().for_each(|(at, four)| append(&mut of, at, four));
+        let fix = |at, weights| Fix { at, weights };
         assert_eq!(of, [fix([1, 1], [[100, 0, 0, 0], [0; 4]]), fix([5, 9], [[29, 0, 0, 0], [99, 0, -128, 0]])]);
+    }
+
+    #[test]
+    fn fours_are_paired_with_those_that_they_fit() {
+        let four = |w| [[w, 0, 0, 0], [0; 4], [0, 0, 0, -w], [0; 4]];
+        let mut octets = Octets::default();
+        octets.columns(&[100, 90, 28, 38, 120, 9].map(four));
+        let at: Vec<[u32; 2]> = octets.list.iter().map(|o| o.at.map(|at| at / STEP as u32)).collect();
+        // 120 fits none: it takes what is hardest to place.
+        assert_eq!(at, [[4, 0], [1, 3], [2, 5]]);
+        let fix = |four| Fix { at: [256; 2], weights: [four, [0; 4]] };
+        assert_eq!(octets.fixes, [fix([92, 0, 0, 0]), fix([0, 0, 0, -92])]);
+        assert_eq!(octets.starts, [1, 1, 2, 2]);
     }
 }

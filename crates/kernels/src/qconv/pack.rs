@@ -5,7 +5,7 @@
 //! the input folded in (`-zx·Σw`; `-Σw` where it is not yet known), and the multipliers, in the order of the columns.
 
 use super::Activation;
-use super::octets::Fixes;
+use super::octets::Octets;
 use super::spec::{Bias, OutputKind, Requant};
 use crate::{AlignedVec, Isa, KernelError, Level};
 
@@ -47,8 +47,8 @@ pub(super) enum Layout {
     Pairs,
     /// `[k / 4][channels][4 k]`.
     Fours,
-    /// `[channels / 4][k / 4][4 channels][4 k]`, with an even number of fours, and [`Fixes`]; or without these the same
-    /// as words, `[channels / 4][k / 2][4 channels][2 k]`.
+    /// `[channels / 4][k / 4][4 channels][4 k]`, with an even number of fours: as [`Octets`], or as words,
+    /// `[channels / 4][k / 2][4 channels][2 k]`.
     Columns,
 }
 
@@ -123,8 +123,8 @@ pub(super) struct Packed {
     /// Empty without a float bias.
     pub float_bias: AlignedVec<f32>,
     pub blocks: Vec<Block>,
-    /// Of [`Layout::Columns`] in bytes.
-    pub fixes: Option<Fixes>,
+    /// Instead of weights.
+    pub octets: Option<Octets>,
 }
 
 /// What the weights are packed from.
@@ -183,7 +183,7 @@ pub(super) fn pack(
         scale: AlignedVec::zeroed(column),
         float_bias: AlignedVec::zeroed(if src.has_addend() { column } else { 0 }),
         blocks,
-        fixes: None,
+        octets: None,
     };
     let folded = fold_bias(src, k)?;
     let Packed { weights, bias, scale, float_bias, blocks, .. } = &mut packed;
@@ -224,10 +224,9 @@ pub(super) fn pack(
         }
     }
     if layout == Layout::Columns {
-        let mut octets = AlignedVec::from_slice(weights);
-        let of = Fixes::of(&mut octets, blocks, steps);
-        if of.pay(src.c_out, steps / 2) {
-            (packed.weights, packed.fixes) = (octets, Some(of));
+        let octets = Octets::of(weights, blocks, steps);
+        if octets.pay(src.c_out, steps / 2) {
+            (packed.weights, packed.octets) = (AlignedVec::default(), Some(octets));
         } else {
             packed.weights = widened(weights);
             packed.blocks.iter_mut().for_each(|b| b.start *= 2);

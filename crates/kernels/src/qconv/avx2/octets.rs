@@ -7,22 +7,19 @@
 
 use super::activation::{after, before};
 use super::epilogue::{Bounds, load_bytes, store, store_bytes};
-use crate::qconv::octets::Fix;
+use crate::qconv::octets::{Fix, Octet, ROWS, STEP};
 use crate::qconv::pack::LANES;
 use crate::qconv::tile::{Path, Tile};
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
 
-/// Pixels of a tile.
-pub(in crate::qconv) const ROWS: usize = 16;
-/// Staged bytes of a step: four of each pixel. Words take twice as many.
-pub(in crate::qconv) const STEP: usize = ROWS * 4;
-
-/// The fixes of a block of columns.
+/// The octets of a block of columns.
 #[derive(Clone, Copy)]
-pub(in crate::qconv) struct FixesOf {
-    /// The first of each column, and the end.
+pub(in crate::qconv) struct OctetsOf {
+    pub list: *const Octet,
+    pub fixes: *const Fix,
+    /// The first fix of each column, and the end.
     pub starts: *const u32,
-    pub list: *const Fix,
 }
 
 /// Stages the segments of 16 pixels, each of which begins at one of `rows`; `to` has room for their steps.
@@ -144,40 +141,46 @@ unsafe fn transpose(x: [__m256i; 4]) -> [__m256i; 4] {
     }
 }
 
-/// Computes and stores `rows` pixels, at most 16, of a block of 16 channels: of octets if they have fixes, or of words.
-/// The tile's `x` is staged, and its steps are even.
+/// Computes and stores `rows` pixels, at most 16, of a block of 16 channels: of octets, or else of words, which are the
+/// tile's weights. Its `x` is staged, and its steps are even.
 ///
 /// # Safety
-/// AVX2 and FMA are there; the staged steps, the weights, the fixes' columns and steps and what the tile stores are
-/// valid.
+/// AVX2 and FMA are there; the staged steps, octets or weights, and what the tile stores are valid.
 #[target_feature(enable = "avx2,fma")]
-pub(in crate::qconv) unsafe fn tile(t: &Tile<'_>, fixes: Option<FixesOf>, rows: usize) {
+pub(in crate::qconv) unsafe fn tile(t: &Tile<'_>, octets: Option<OctetsOf>, rows: usize) {
     // SAFETY: by the caller's promise.
-    unsafe { if rows > 8 { tile_of::<2>(t, fixes, rows) } else { tile_of::<1>(t, fixes, rows) } }
+    unsafe {
+        match (rows > 8, octets.is_some() && t.steps / 2 > CHUNK) {
+            (true, true) => tile_of::<2, true>(t, octets, rows),
+            (true, false) => tile_of::<2, false>(t, octets, rows),
+            (false, true) => tile_of::<1, true>(t, octets, rows),
+            (false, false) => tile_of::<1, false>(t, octets, rows),
+        }
+    }
 }
 
-/// `V` vectors of eight pixels.
+/// `V` vectors of eight pixels, in chunks or at once.
 #[inline(always)]
-unsafe fn tile_of<const V: usize>(t: &Tile<'_>, fixes: Option<FixesOf>, rows: usize) {
+unsafe fn tile_of<const V: usize, const CHUNKS: bool>(t: &Tile<'_>, octets: Option<OctetsOf>, rows: usize) {
     // SAFETY: as the caller's.
     unsafe {
         match t.epilogue.path {
-            Path::Plain => bytes::<V, { Path::Plain as u8 }>(t, fixes, rows),
-            Path::Residual => bytes::<V, { Path::Residual as u8 }>(t, fixes, rows),
-            Path::Activation => bytes::<V, { Path::Activation as u8 }>(t, fixes, rows),
-            Path::General => general::<V>(t, fixes, rows),
+            Path::Plain => quantized::<V, CHUNKS, { Path::Plain as u8 }>(t, octets, rows),
+            Path::Residual => quantized::<V, CHUNKS, { Path::Residual as u8 }>(t, octets, rows),
+            Path::Activation => quantized::<V, CHUNKS, { Path::Activation as u8 }>(t, octets, rows),
+            Path::General => general::<V, CHUNKS>(t, octets, rows),
         }
     }
 }
 
 /// A tile by the general path: accumulators are transposed.
 #[inline(always)]
-unsafe fn general<const V: usize>(t: &Tile<'_>, fixes: Option<FixesOf>, rows: usize) {
+unsafe fn general<const V: usize, const CHUNKS: bool>(t: &Tile<'_>, octets: Option<OctetsOf>, rows: usize) {
     // SAFETY: as the caller's.
     unsafe {
-        let mut sums = [[_mm_setzero_si128(); 4]; ROWS];
+        let (begun, mut sums) = (begin::<V, CHUNKS>(t, octets), [[_mm_setzero_si128(); 4]; ROWS]);
         for (group, first) in (0..t.columns.width).step_by(4).enumerate() {
-            let acc = accumulators::<V>(t, fixes, first);
+            let acc = accumulators::<V>(t, octets, first, &begun);
             for v in 0..V {
                 let columns = transpose([acc[0][v], acc[1][v], acc[2][v], acc[3][v]]);
                 for i in 0..4 {
@@ -195,7 +198,11 @@ unsafe fn general<const V: usize>(t: &Tile<'_>, fixes: Option<FixesOf>, rows: us
 
 /// A tile of bytes: they are transposed, and so are those of the residual.
 #[inline(always)]
-unsafe fn bytes<const V: usize, const PATH: u8>(t: &Tile<'_>, fixes: Option<FixesOf>, rows: usize) {
+unsafe fn quantized<const V: usize, const CHUNKS: bool, const PATH: u8>(
+    t: &Tile<'_>,
+    octets: Option<OctetsOf>,
+    rows: usize,
+) {
     // SAFETY: as the caller's.
     unsafe {
         let (c, e) = (&t.columns, t.epilogue);
@@ -216,8 +223,9 @@ unsafe fn bytes<const V: usize, const PATH: u8>(t: &Tile<'_>, fixes: Option<Fixe
                 lanes[v] = transpose(x);
             }
         }
+        let begun = begin::<V, CHUNKS>(t, octets);
         for (group, first) in (0..c.width).step_by(4).enumerate() {
-            let acc = accumulators::<V>(t, fixes, first);
+            let acc = accumulators::<V>(t, octets, first, &begun);
             let mut x = [[_mm256_setzero_ps(); 4]; V];
             for i in 0..4 {
                 let (m, b) = (_mm256_set1_ps(*c.scale.add(first + i)), first + i);
@@ -281,22 +289,69 @@ unsafe fn with_residual(mut x: [__m256; 4], r: __m256i, (m, z): (f32, i32)) -> [
     x
 }
 
-/// The accumulators of four channels, with their bias and fixes.
+/// Octets whose inputs stay in L1 beside them while all channels of a block take them.
+const CHUNK: usize = 128;
+
+/// The accumulators of a block's channels after so many octets.
+struct Begun<const V: usize> {
+    octets: usize,
+    acc: MaybeUninit<[[[__m256i; V]; 4]; 4]>,
+}
+
+/// Takes all chunks but the last.
 #[inline(always)]
-unsafe fn accumulators<const V: usize>(t: &Tile<'_>, fixes: Option<FixesOf>, first: usize) -> [[__m256i; V]; 4] {
-    // SAFETY: columns are padded to whole blocks, which have fixes and weights.
+unsafe fn begin<const V: usize, const CHUNKS: bool>(t: &Tile<'_>, octets: Option<OctetsOf>) -> Begun<V> {
+    let mut begun = Begun { octets: 0, acc: MaybeUninit::uninit() };
+    let Some(octets) = octets else { return begun };
+    // SAFETY: as of `accumulators`.
     unsafe {
+        while CHUNKS && t.steps / 2 - begun.octets > CHUNK {
+            for first in (0..t.columns.width).step_by(4) {
+                let list = octets.list.add(first / 4 * (t.steps / 2) + begun.octets);
+                let acc = bytes(start(t, first, &begun), t.x, list, CHUNK);
+                (&raw mut (*begun.acc.as_mut_ptr())[first / 4]).write(acc);
+            }
+            begun.octets += CHUNK;
+        }
+    }
+    begun
+}
+
+/// What the accumulators of four channels start with.
+#[inline(always)]
+unsafe fn start<const V: usize>(t: &Tile<'_>, first: usize, begun: &Begun<V>) -> [[__m256i; V]; 4] {
+    // SAFETY: columns are padded to whole blocks; after octets there are accumulators.
+    unsafe {
+        if begun.octets > 0 {
+            return (&raw const (*begun.acc.as_ptr())[first / 4]).read();
+        }
         let mut acc = [[_mm256_setzero_si256(); V]; 4];
         for i in 0..4 {
             acc[i] = [_mm256_set1_epi32(*t.columns.bias.add(first + i)); V];
         }
-        let Some(fixes) = fixes else {
+        acc
+    }
+}
+
+/// The accumulators of four channels, with their bias and fixes.
+#[inline(always)]
+unsafe fn accumulators<const V: usize>(
+    t: &Tile<'_>,
+    octets: Option<OctetsOf>,
+    first: usize,
+    begun: &Begun<V>,
+) -> [[__m256i; V]; 4] {
+    // SAFETY: columns are padded to whole blocks, which have fixes and weights.
+    unsafe {
+        let mut acc = start(t, first, begun);
+        let Some(octets) = octets else {
             return words(acc, t.x, t.weights.add(first * 8 * t.steps), t.steps);
         };
-        acc = octets(acc, t.x, t.weights.add(first * 4 * t.steps), t.steps);
-        let mut fix = fixes.list.add(*fixes.starts.add(first) as usize);
+        let list = octets.list.add(first / 4 * (t.steps / 2) + begun.octets);
+        acc = bytes(acc, t.x, list, t.steps / 2 - begun.octets);
+        let mut fix = octets.fixes.add(*octets.starts.add(first) as usize);
         for i in 0..4 {
-            let end = fixes.list.add(*fixes.starts.add(first + i + 1) as usize);
+            let end = octets.fixes.add(*octets.starts.add(first + i + 1) as usize);
             while fix < end {
                 acc[i] = fixed(acc[i], t.x, &*fix);
                 fix = fix.add(1);
@@ -335,30 +390,31 @@ unsafe fn words<const V: usize>(
 
 /// Adds the products of four channels' octets.
 #[inline(always)]
-unsafe fn octets<const V: usize>(
+unsafe fn bytes<const V: usize>(
     mut acc: [[__m256i; V]; 4],
-    mut x: *const u8,
-    mut w: *const i8,
-    steps: usize,
+    x: *const u8,
+    mut octet: *const Octet,
+    octets: usize,
 ) -> [[__m256i; V]; 4] {
-    // SAFETY: so many steps are staged, and packed.
+    // SAFETY: there are so many, and their steps are staged.
     unsafe {
         let ones = _mm256_set1_epi16(1);
-        for _ in 0..steps / 2 {
+        for _ in 0..octets {
+            let (xa, xb) = (x.add((*octet).at[0] as usize), x.add((*octet).at[1] as usize));
             let (mut a, mut b) = ([_mm256_setzero_si256(); V], [_mm256_setzero_si256(); V]);
             for v in 0..V {
-                a[v] = _mm256_load_si256(x.add(32 * v).cast());
-                b[v] = _mm256_load_si256(x.add(STEP + 32 * v).cast());
+                a[v] = _mm256_load_si256(xa.add(32 * v).cast());
+                b[v] = _mm256_load_si256(xb.add(32 * v).cast());
             }
+            let w = (&raw const (*octet).weights).cast::<i32>();
             for c in 0..4 {
-                let wa = _mm256_set1_epi32(w.add(4 * c).cast::<i32>().read_unaligned());
-                let wb = _mm256_set1_epi32(w.add(16 + 4 * c).cast::<i32>().read_unaligned());
+                let (wa, wb) = (_mm256_set1_epi32(w.add(c).read()), _mm256_set1_epi32(w.add(4 + c).read()));
                 for v in 0..V {
                     let words = _mm256_add_epi16(_mm256_maddubs_epi16(a[v], wa), _mm256_maddubs_epi16(b[v], wb));
                     acc[c][v] = _mm256_add_epi32(acc[c][v], _mm256_madd_epi16(words, ones));
                 }
             }
-            (x, w) = (x.add(2 * STEP), w.add(32));
+            octet = octet.add(1);
         }
     }
     acc
@@ -370,9 +426,9 @@ unsafe fn fixed<const V: usize>(mut acc: [__m256i; V], x: *const u8, fix: &Fix) 
     // SAFETY: its steps are staged.
     unsafe {
         let ones = _mm256_set1_epi16(1);
-        let (a, b) = (x.add(fix.steps[0] as usize * STEP), x.add(fix.steps[1] as usize * STEP));
+        let (a, b) = (x.add(fix.at[0] as usize), x.add(fix.at[1] as usize));
         let w = (&raw const fix.weights).cast::<i32>();
-        let (wa, wb) = (_mm256_set1_epi32(w.read_unaligned()), _mm256_set1_epi32(w.add(1).read_unaligned()));
+        let (wa, wb) = (_mm256_set1_epi32(w.read()), _mm256_set1_epi32(w.add(1).read()));
         for v in 0..V {
             let (a, b) = (_mm256_load_si256(a.add(32 * v).cast()), _mm256_load_si256(b.add(32 * v).cast()));
             let words = _mm256_add_epi16(_mm256_maddubs_epi16(a, wa), _mm256_maddubs_epi16(b, wb));

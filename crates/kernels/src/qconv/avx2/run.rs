@@ -1,19 +1,20 @@
 //! The driver of staged tiles: pixels are staged for all blocks of channels.
 #![allow(unsafe_code, reason = "tasks have a buffer each, and tiles write disjoint pixels")]
 
-use super::octets::{FixesOf, ROWS, STEP, stage, tile};
+use super::octets::{OctetsOf, stage, tile};
+use crate::qconv::octets::{ROWS, STEP};
 use crate::qconv::dense::{Begun, Dense, Io};
 use crate::qconv::pack::{Block, LANES, Layout};
 use crate::qconv::tile::{Table, Tile};
 use std::ops::Range;
 
 /// Bytes that a task stages at a time, if a tile has no more: they stay in L2 beside weights.
-const STAGED_BYTES: usize = 96 << 10;
+const STAGED_BYTES: usize = 192 << 10;
 
 impl Dense {
     /// Bytes of a staged tile.
     fn tile_bytes(&self) -> usize {
-        self.steps() * STEP * if self.packed.fixes.is_some() { 1 } else { 2 }
+        self.steps() * STEP * if self.packed.octets.is_some() { 1 } else { 2 }
     }
 
     /// Tiles that are staged together.
@@ -65,7 +66,7 @@ impl Dense {
         unsafe {
             let rows = offsets.map(|o| x.as_ptr().add(o + channel));
             let (offsets, steps) = (&self.segments.offsets, self.segments.steps());
-            match self.packed.fixes {
+            match self.packed.octets {
                 Some(_) => stage::<false>(&rows, offsets, steps, to.as_mut_ptr()),
                 None => stage::<true>(&rows, offsets, steps, to.as_mut_ptr()),
             }
@@ -93,18 +94,19 @@ impl Dense {
             tiles: 1,
             segments: &[],
             steps: self.steps(),
-            weights: self.packed.weights[b.start..].as_ptr(),
+            weights: self.packed.weights.get(b.start..).map_or(std::ptr::null(), <[i8]>::as_ptr),
             ahead: 0,
             number: 0,
             columns: self.columns(begun, b),
             epilogue: &self.epilogue,
         };
-        let fixes = self.packed.fixes.as_ref().map(|fixes| {
-            let starts = &fixes.starts[b.column..=b.column + LANES];
-            FixesOf { starts: starts.as_ptr(), list: fixes.list.as_ptr() }
+        let octets = self.packed.octets.as_ref().map(|o| OctetsOf {
+            list: o.list[b.column / 4 * (self.steps() / 2)..].as_ptr(),
+            fixes: o.fixes.as_ptr(),
+            starts: o.starts[b.column..=b.column + LANES].as_ptr(),
         });
         // SAFETY: the output's length was checked, everything else was made by `pack`; the token in `self.isa` proves
         // the instruction set.
-        unsafe { tile(&t, fixes, rows.len()) };
+        unsafe { tile(&t, octets, rows.len()) };
     }
 }
