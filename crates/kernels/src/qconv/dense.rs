@@ -221,7 +221,7 @@ impl Dense {
         let parts = pool.threads();
         // Split what is larger, so that threads share the smaller operand.
         let input = self.geometry.n * self.geometry.h * self.geometry.w * self.geometry.c;
-        let by_block = blocks.len() >= 2 * parts && self.packed.weights.len() > input;
+        let by_block = blocks.len() >= 2 * parts && self.packed.bytes() > input;
         pool.run(parts, &|i| {
             if by_block {
                 self.part(i, 0..m, &blocks[i * blocks.len() / parts..(i + 1) * blocks.len() / parts], f);

@@ -6,8 +6,8 @@
 //! inputs, fours are paired so that this holds for most octets; what is beyond in the others is taken from the weights
 //! and given to fixes, fours of single columns that are added afterwards.
 
-use super::pack::{Block, LANES};
-use std::cmp::Reverse;
+use super::pack::LANES;
+use crate::versions::versions;
 
 /// Pixels that are staged together.
 pub(super) const ROWS: usize = 16;
@@ -50,16 +50,11 @@ pub(super) struct Octets {
 }
 
 impl Octets {
-    /// From weights as [`Layout::Columns`](super::pack::Layout) has them, of an even number of steps.
-    pub fn of(weights: &[i8], blocks: &[Block], steps: usize) -> Octets {
-        let mut octets = Octets { starts: vec![0], ..Octets::default() };
-        for b in blocks {
-            for columns in weights[b.start..][..LANES * 4 * steps].chunks_exact(16 * steps) {
-                let fours: Vec<[Four; 4]> = columns.as_chunks::<4>().0.as_chunks::<4>().0.to_vec();
-                octets.columns(&fours);
-            }
-        }
-        octets
+    /// For so many blocks with so many octets of a column.
+    pub fn with_capacity(blocks: usize, octets: usize) -> Octets {
+        let mut starts = Vec::with_capacity(blocks * LANES + 1);
+        starts.push(0);
+        Octets { list: Vec::with_capacity(blocks * LANES / 4 * octets), fixes: Vec::new(), starts }
     }
 
     /// Whether they take less time than words, of so many columns with so many octets each. Measured on Zen 3, in cycles
@@ -69,34 +64,21 @@ impl Octets {
         3.5 * self.fixes.len() as f64 + 4.0 * any as f64 <= (5.0 - 3.4) * (octets * columns) as f64
     }
 
-    /// Appends four columns.
+    /// Appends four columns of an even number of fours.
+    #[inline(always)]
     fn columns(&mut self, fours: &[[Four; 4]]) {
-        let loads: Vec<Load> = fours.iter().map(load).collect();
         let mut fixes: [Vec<Fix>; 4] = Default::default();
-        let mut left = Vec::with_capacity(WINDOW);
-        for first in (0..fours.len()).step_by(WINDOW) {
-            left.extend(first..fours.len().min(first + WINDOW));
-            // The greatest first, with the greatest other that it fits, or fits in most columns.
-            left.sort_by_key(|i| Reverse(loads[*i].iter().map(|l| u32::from(*l)).sum::<u32>()));
-            while let [a, others @ ..] = &left[..] {
-                let mut best = (5, 0);
-                for (at, b) in others.iter().enumerate() {
-                    let beyond = columns_beyond(&loads[*a], &loads[*b]);
-                    if beyond < best.0 {
-                        best = (beyond, at + 1);
+        for (window, fours) in fours.chunks(WINDOW).enumerate() {
+            let mut pairs = Pairs::of(fours);
+            while let Some((pair, exact)) = pairs.next() {
+                let at = pair.map(|i| ((window * WINDOW + i) * STEP) as u32);
+                let mut weights = pair.map(|i| fours[i]);
+                if !exact {
+                    for (column, fixes) in fixes.iter_mut().enumerate() {
+                        let mut octet = weights.map(|w| w[column]);
+                        limit(&mut octet, |four, beyond| append(fixes, at[four], beyond));
+                        weights.iter_mut().zip(octet).for_each(|(w, four)| w[column] = four);
                     }
-                    if beyond == 0 {
-                        break;
-                    }
-                }
-                let steps = [*a, left.remove(best.1)];
-                left.remove(0);
-                let at = steps.map(|s| (s * STEP) as u32);
-                let mut weights = steps.map(|s| fours[s]);
-                for (column, fixes) in fixes.iter_mut().enumerate().filter(|_| best.0 > 0) {
-                    let mut octet = weights.map(|w| w[column]);
-                    limit(&mut octet, |four, beyond| append(fixes, at[four], beyond));
-                    weights.iter_mut().zip(octet).for_each(|(w, four)| w[column] = four);
                 }
                 self.list.push(Octet { at, weights });
             }
@@ -105,6 +87,76 @@ impl Octets {
             self.fixes.append(of);
             self.starts.push(self.fixes.len() as u32);
         }
+    }
+}
+
+versions! {
+    /// Appends a block, as [`Layout::Columns`](super::pack::Layout) has it, with an even number of steps.
+    pub(super) fn append_block(octets: &mut Octets, block: &[i8], steps: usize) => append_block_body
+}
+
+#[inline(always)]
+fn append_block_body(octets: &mut Octets, block: &[i8], steps: usize) {
+    for columns in block.chunks_exact(16 * steps) {
+        octets.columns(columns.as_chunks::<4>().0.as_chunks::<4>().0);
+    }
+}
+
+/// Pairs the fours of a window: the greatest with the greatest other that it fits, or fits in most columns.
+struct Pairs {
+    /// Of each rank, by what they have together: the four, and its loads.
+    four: [u8; WINDOW],
+    loads: [[u8; WINDOW]; 16],
+    /// 255 for those that are taken.
+    taken: [u8; WINDOW],
+}
+
+impl Pairs {
+    #[inline(always)]
+    fn of(fours: &[[Four; 4]]) -> Pairs {
+        let mut pairs = Pairs { four: [0; WINDOW], loads: [[0; WINDOW]; 16], taken: [255; WINDOW] };
+        let (mut of, mut ranks) = ([[0; 16]; WINDOW], [0; WINDOW]);
+        for (i, four) in fours.iter().enumerate() {
+            of[i] = loads(four);
+            let all: u16 = of[i].iter().map(|l| u16::from(*l)).sum();
+            ranks[i] = u32::from(u16::MAX - all) << 8 | i as u32;
+        }
+        let ranks = &mut ranks[..fours.len()];
+        ranks.sort_unstable();
+        for (rank, key) in ranks.iter().enumerate() {
+            (pairs.four[rank], pairs.taken[rank]) = (*key as u8, 0);
+            for (loads, load) in pairs.loads.iter_mut().zip(of[*key as usize & 0xff]) {
+                loads[rank] = load;
+            }
+        }
+        pairs
+    }
+
+    /// Two fours, and whether their sum is exact.
+    #[inline(always)]
+    fn next(&mut self) -> Option<([usize; 2], bool)> {
+        let a = self.taken.iter().position(|t| *t == 0)?;
+        self.taken[a] = 255;
+        // Columns in which anything is beyond.
+        let mut columns = [0u8; WINDOW];
+        for of in self.loads.as_chunks::<4>().0 {
+            let mut beyond = [0; WINDOW];
+            for loads in of {
+                for i in 0..WINDOW {
+                    beyond[i] |= loads[a].saturating_add(loads[i]).saturating_sub(MOST as u8);
+                }
+            }
+            for i in 0..WINDOW {
+                columns[i] += u8::from(beyond[i] != 0);
+            }
+        }
+        let mut best = 255;
+        for i in 0..WINDOW {
+            best = (columns[i] * WINDOW as u8 + i as u8 | self.taken[i]).min(best);
+        }
+        let b = usize::from(best) % WINDOW;
+        self.taken[b] = 255;
+        Some(([a, b].map(|rank| usize::from(self.four[rank])), usize::from(best) < WINDOW))
     }
 }
 
@@ -118,20 +170,15 @@ fn append(fixes: &mut Vec<Fix>, at: u32, four: Four) {
     }
 }
 
-/// What the words of each column have of each sign, 255 for more.
-type Load = [u8; 16];
-
-fn load(fours: &[Four; 4]) -> Load {
-    std::array::from_fn(|i| sum(&fours[i / 4], i / 2 % 2, [1, -1][i % 2]).min(255) as u8)
-}
-
-/// Columns with anything beyond.
-fn columns_beyond(a: &Load, b: &Load) -> usize {
-    let mut beyond = [0u8; 16];
-    for i in 0..16 {
-        beyond[i] = a[i].saturating_add(b[i]).saturating_sub(MOST as u8);
+/// What the weights of four columns add up to, 255 for more: of each column those of each word and sign.
+#[inline(always)]
+fn loads(fours: &[Four; 4]) -> [u8; 16] {
+    let mut loads = [0; 16];
+    for (word, w) in fours.as_flattened().as_chunks::<2>().0.iter().enumerate() {
+        loads[2 * word] = w[0].max(0).cast_unsigned() + w[1].max(0).cast_unsigned();
+        loads[2 * word + 1] = w[0].min(0).unsigned_abs().saturating_add(w[1].min(0).unsigned_abs());
     }
-    beyond.as_chunks::<4>().0.iter().filter(|of| u32::from_ne_bytes(**of) != 0).count()
+    loads
 }
 
 /// What a word's weights have of one sign.
@@ -196,8 +243,8 @@ mod tests {
                     prop_assert_eq!(i32::from(rest[four][i]) + taken[four][i], i32::from(octet[four][i]));
                 }
             }
-            let [a, b] = octet.map(|four| load(&[[0; 4], four, [0; 4], [0; 4]]));
-            prop_assert_eq!(columns_beyond(&a, &b), usize::from(beyond(&octet).is_some()));
+            let exact = Pairs::of(&octet.map(|four| [[0; 4], four, [0; 4], [0; 4]])).next().map(|(_, exact)| exact);
+            prop_assert_eq!(exact, Some(beyond(&octet).is_none()));
         }
     }
 

@@ -5,7 +5,7 @@
 //! the input folded in (`-zx·Σw`; `-Σw` where it is not yet known), and the multipliers, in the order of the columns.
 
 use super::Activation;
-use super::octets::Octets;
+use super::octets::{Octets, append_block};
 use super::spec::{Bias, OutputKind, Requant};
 use crate::{AlignedVec, Isa, KernelError, Level};
 
@@ -127,6 +127,13 @@ pub(super) struct Packed {
     pub octets: Option<Octets>,
 }
 
+impl Packed {
+    /// Bytes of the weights.
+    pub fn bytes(&self) -> usize {
+        self.weights.len() + self.octets.as_ref().map_or(0, |o| size_of_val(&o.list[..]))
+    }
+}
+
 /// What the weights are packed from.
 pub(super) struct Source<'a> {
     /// `[c_out, segments, len]`.
@@ -177,74 +184,93 @@ pub(super) fn pack(
             start += nv * LANES * 4 * steps;
         }
     }
-    let mut packed = Packed {
-        weights: AlignedVec::zeroed(start),
-        bias: AlignedVec::zeroed(column),
-        scale: AlignedVec::zeroed(column),
-        float_bias: AlignedVec::zeroed(if src.has_addend() { column } else { 0 }),
-        blocks,
-        octets: None,
-    };
     let folded = fold_bias(src, k)?;
-    let Packed { weights, bias, scale, float_bias, blocks, .. } = &mut packed;
-    let (weights, bias, scale, float_bias) = (&mut weights[..], &mut bias[..], &mut scale[..], &mut float_bias[..]);
-    for b in blocks.iter() {
+    let (mut bias, mut scale) = (AlignedVec::zeroed(column), AlignedVec::zeroed(column));
+    let mut float_bias = AlignedVec::zeroed(if src.has_addend() { column } else { 0 });
+    for b in &blocks {
         for col in 0..b.nv * LANES {
             let within = order.channel(b.nv, col);
-            if within >= b.width {
-                continue;
-            }
-            let oc = b.channel + within;
-            bias[b.column + col] = folded[oc];
-            scale[b.column + col] = src.requant.multiplier[oc];
-            if src.has_addend() {
-                float_bias[b.column + col] = src.addend(oc);
+            if within < b.width {
+                let oc = b.channel + within;
+                bias[b.column + col] = folded[oc];
+                scale[b.column + col] = src.requant.multiplier[oc];
+                if src.has_addend() {
+                    float_bias[b.column + col] = src.addend(oc);
+                }
             }
         }
-        let (columns, unit) = layout.together(b.nv);
-        for s in 0..segments.offsets.len() {
-            // A line of each row after the other: what is written of a block meanwhile stays in L1.
-            for first in (0..segments.len).step_by(LINE) {
-                let at = b.start + (s * segments.steps() * 4 + first) * columns;
-                for col in 0..b.nv * LANES {
-                    let within = order.channel(b.nv, col);
-                    if within < b.width {
-                        let row = &src.weights[(b.channel + within) * k + s * segments.len..][..segments.len];
-                        let run = &row[first..segments.len.min(first + LINE)];
-                        let at = at + col / columns * columns * steps * 4 + col % columns * unit;
-                        let to = &mut weights[at..];
-                        match unit {
-                            1 => put::<1>(run, columns, to),
-                            2 => put::<2>(run, columns, to),
-                            _ => put::<4>(run, columns, to),
-                        }
+    }
+    let pack_block = |b: &Block, to: &mut [i8]| pack_block(src, segments, layout, order, b, to);
+    let (weights, octets) = if layout == Layout::Columns {
+        pack_columns(isa, &mut blocks, steps, pack_block)
+    } else {
+        let mut weights = AlignedVec::zeroed(start);
+        blocks.iter().for_each(|b| pack_block(b, &mut weights[b.start..]));
+        (weights, None)
+    };
+    Ok(Packed { weights, bias, scale, float_bias, blocks, octets })
+}
+
+/// Packs the weights of one block, where there are zeros.
+fn pack_block(src: &Source<'_>, segments: &Segments, layout: Layout, order: Order, b: &Block, to: &mut [i8]) {
+    let (k, steps) = (segments.offsets.len() * segments.len, segments.all_steps(layout));
+    let (columns, unit) = layout.together(b.nv);
+    for s in 0..segments.offsets.len() {
+        // A line of each row after the other: what is written of a block meanwhile stays in L1.
+        for first in (0..segments.len).step_by(LINE) {
+            let at = (s * segments.steps() * 4 + first) * columns;
+            for col in 0..b.nv * LANES {
+                let within = order.channel(b.nv, col);
+                if within < b.width {
+                    let row = &src.weights[(b.channel + within) * k + s * segments.len..][..segments.len];
+                    let run = &row[first..segments.len.min(first + LINE)];
+                    let to = &mut to[at + col / columns * columns * steps * 4 + col % columns * unit..];
+                    match unit {
+                        1 => put::<1>(run, columns, to),
+                        2 => put::<2>(run, columns, to),
+                        _ => put::<4>(run, columns, to),
                     }
                 }
             }
         }
     }
-    if layout == Layout::Columns {
-        let octets = Octets::of(weights, blocks, steps);
-        if octets.pay(src.c_out, steps / 2) {
-            (packed.weights, packed.octets) = (AlignedVec::default(), Some(octets));
-        } else {
-            packed.weights = widened(weights);
-            packed.blocks.iter_mut().for_each(|b| b.start *= 2);
+}
+
+/// Packs [`Layout::Columns`] as octets if those of the first block pay, or else as words.
+fn pack_columns(
+    isa: Isa,
+    blocks: &mut [Block],
+    steps: usize,
+    pack_block: impl Fn(&Block, &mut [i8]),
+) -> (AlignedVec<i8>, Option<Octets>) {
+    let mut block = vec![0; LANES * 4 * steps];
+    let mut octets = Octets::with_capacity(blocks.len(), steps / 2);
+    for (i, b) in blocks.iter().enumerate() {
+        block.fill(0);
+        pack_block(b, &mut block);
+        append_block(isa, &mut octets, &block, steps);
+        if i == 0 && !octets.pay(b.width, steps / 2) {
+            let mut words = AlignedVec::zeroed(2 * block.len() * blocks.len());
+            for b in blocks {
+                block.fill(0);
+                pack_block(b, &mut block);
+                b.start *= 2;
+                widen(&block, &mut words[b.start..]);
+            }
+            return (words, None);
         }
     }
-    Ok(packed)
+    (AlignedVec::default(), Some(octets))
 }
 
 /// Fours of four columns as words, two and two.
-fn widened(weights: &[i8]) -> AlignedVec<i8> {
-    let mut words = AlignedVec::zeroed(2 * weights.len());
-    for (from, to) in weights.as_chunks::<16>().0.iter().zip(words.as_chunks_mut::<32>().0) {
+fn widen(weights: &[i8], to: &mut [i8]) {
+    for (from, to) in weights.as_chunks::<16>().0.iter().zip(to.as_chunks_mut::<32>().0) {
         for (i, w) in from.iter().enumerate() {
             let at = i % 4 / 2 * 16 + i / 4 * 4 + i % 2 * 2;
             to[at..at + 2].copy_from_slice(&i16::from(*w).to_le_bytes().map(u8::cast_signed));
         }
     }
-    words
 }
 
 /// Bytes of a row that are packed together.
