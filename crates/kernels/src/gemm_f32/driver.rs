@@ -93,9 +93,9 @@ fn tile_len<E>(kernel: &Kernel<E>, k: usize) -> usize {
     k.div_ceil(KB) * kernel.mr * LDA
 }
 
-/// Elements of one thread's scratch: a block and a tile of results, in whole cache lines.
+/// Elements of one thread's scratch: a block and its results in one panel, in whole cache lines.
 fn thread_len<E>(kernel: &Kernel<E>, k: usize) -> usize {
-    (block_tiles(kernel, k) * tile_len(kernel, k) + kernel.mr * kernel.nr).next_multiple_of(ALIGN / 4)
+    (block_tiles(kernel, k) * (tile_len(kernel, k) + kernel.mr * kernel.nr)).next_multiple_of(ALIGN / 4)
 }
 
 impl Driver<'_> {
@@ -203,15 +203,16 @@ impl<E: Element> Product<'_, E> {
                     places.iter_mut().zip(at).for_each(|(p, at)| *p = at + channel);
                     (kernel.run)(&task(clamp, out, &places[..rows]));
                 }
-                Finish::Program { program, inputs, outputs } => {
-                    places.iter_mut().enumerate().for_each(|(r, p)| *p = r * width);
+                Finish::Program { .. } => {
+                    places.iter_mut().enumerate().for_each(|(r, p)| *p = (t * kernel.mr + r) * width);
                     let none = (f32::NEG_INFINITY, f32::INFINITY);
                     (kernel.run)(&task(none, SharedMut::new(results), &places[..rows]));
-                    let row0 = start + t * kernel.mr;
-                    let tile = Tile { values: results, pitch: width, rows, cols, row0, col0: channel };
-                    super::share::run_epilogue(isa, program, &tile, inputs, outputs);
                 }
             }
+        }
+        if let Finish::Program { program, inputs, outputs } = finish {
+            let tile = Tile { values: results, pitch: width, rows: at.len(), cols, row0: start, col0: channel };
+            super::share::run_epilogue(isa, program, &tile, inputs, outputs);
         }
     }
 }

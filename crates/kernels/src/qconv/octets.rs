@@ -182,21 +182,28 @@ fn loads(fours: &[Four; 4]) -> [u8; 16] {
 }
 
 /// What a word's weights have of one sign.
+#[inline]
 fn sum(four: &Four, word: usize, sign: i32) -> i32 {
-    four[2 * word..2 * word + 2].iter().map(|w| (i32::from(*w) * sign).max(0)).sum()
+    (i32::from(four[2 * word]) * sign).max(0) + (i32::from(four[2 * word + 1]) * sign).max(0)
 }
 
-/// What is beyond of each word and sign, if anything.
-fn beyond(octet: &[Four; 2]) -> Option<[[i32; 2]; 2]> {
-    let of = |word, sign| (sum(&octet[0], word, sign) + sum(&octet[1], word, sign) - MOST).max(0);
-    let all = [0, 1].map(|word| [of(word, 1), of(word, -1)]);
+/// What is beyond in the sum of two fours, of each word and sign, if anything.
+#[inline]
+fn beyond(fours: &[Four; 2]) -> Option<[[i32; 2]; 2]> {
+    let mut all = [[0; 2]; 2];
+    for (word, of) in all.iter_mut().enumerate() {
+        for (of, sign) in of.iter_mut().zip(SIGNS) {
+            *of = (sum(&fours[0], word, sign) + sum(&fours[1], word, sign) - MOST).max(0);
+        }
+    }
     (all != [[0; 2]; 2]).then_some(all)
 }
+
+const SIGNS: [i32; 2] = [1, -1];
 
 /// Takes what is beyond from an octet, and gives it to `fix` with the number of the four that it is from: of one where
 /// one has enough.
 fn limit(octet: &mut [Four; 2], mut fix: impl FnMut(usize, Four)) {
-    const SIGNS: [i32; 2] = [1, -1];
     while let Some(over) = beyond(octet) {
         let has = |four: &Four| -> i32 {
             let of = |word: usize, s: usize| over[word][s].min(sum(four, word, SIGNS[s]));

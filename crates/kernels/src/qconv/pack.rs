@@ -268,7 +268,8 @@ fn widen(weights: &[i8], to: &mut [i8]) {
     for (from, to) in weights.as_chunks::<16>().0.iter().zip(to.as_chunks_mut::<32>().0) {
         for (i, w) in from.iter().enumerate() {
             let at = i % 4 / 2 * 16 + i / 4 * 4 + i % 2 * 2;
-            to[at..at + 2].copy_from_slice(&i16::from(*w).to_le_bytes().map(u8::cast_signed));
+            // Little-endian words.
+            (to[at], to[at + 1]) = (*w, *w >> 7);
         }
     }
 }
