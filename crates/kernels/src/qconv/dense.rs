@@ -158,6 +158,7 @@ impl Dense {
     pub fn isa_name(&self) -> &'static str {
         match self.isa.level() {
             Level::Avx512 => "avx512vnni",
+            Level::Avx2 if self.packed.octets.is_some() => "avx2_octets",
             level => level.name(),
         }
     }

@@ -273,7 +273,8 @@ fn source<'a>(
     requant: &'a Requant,
     zx: Option<u8>,
 ) -> Source<'a> {
-    Source { weights, c_out, groups, c_group: c_in / groups, bias, requant, zx }
+    let sums = weights.chunks((weights.len() / c_out.max(1)).max(1)).map(pack::sums).collect();
+    Source { weights, sums, c_out, groups, c_group: c_in / groups, bias, requant, zx }
 }
 
 /// Lengths and ranges of what is packed.

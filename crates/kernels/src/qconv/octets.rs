@@ -70,15 +70,13 @@ impl Octets {
         let mut fixes: [Vec<Fix>; 4] = Default::default();
         for (window, fours) in fours.chunks(WINDOW).enumerate() {
             let mut pairs = Pairs::of(fours);
-            while let Some((pair, exact)) = pairs.next() {
+            while let Some((pair, beyond)) = pairs.next() {
                 let at = pair.map(|i| ((window * WINDOW + i) * STEP) as u32);
                 let mut weights = pair.map(|i| fours[i]);
-                if !exact {
-                    for (column, fixes) in fixes.iter_mut().enumerate() {
-                        let mut octet = weights.map(|w| w[column]);
-                        limit(&mut octet, |four, beyond| append(fixes, at[four], beyond));
-                        weights.iter_mut().zip(octet).for_each(|(w, four)| w[column] = four);
-                    }
+                for (column, fixes) in fixes.iter_mut().enumerate().filter(|(column, _)| beyond[*column]) {
+                    let mut octet = weights.map(|w| w[column]);
+                    limit(&mut octet, |four, beyond| append(fixes, at[four], beyond));
+                    weights.iter_mut().zip(octet).for_each(|(w, four)| w[column] = four);
                 }
                 self.list.push(Octet { at, weights });
             }
@@ -132,9 +130,9 @@ impl Pairs {
         pairs
     }
 
-    /// Two fours, and whether their sum is exact.
+    /// Two fours, and the columns in which anything of their sum is beyond.
     #[inline(always)]
-    fn next(&mut self) -> Option<([usize; 2], bool)> {
+    fn next(&mut self) -> Option<([usize; 2], [bool; 4])> {
         let a = self.taken.iter().position(|t| *t == 0)?;
         self.taken[a] = 255;
         // Columns in which anything is beyond.
@@ -156,7 +154,11 @@ impl Pairs {
         }
         let b = usize::from(best) % WINDOW;
         self.taken[b] = 255;
-        Some(([a, b].map(|rank| usize::from(self.four[rank])), usize::from(best) < WINDOW))
+        let mut beyond = [false; 4];
+        for (i, loads) in self.loads.iter().enumerate().filter(|_| usize::from(best) >= WINDOW) {
+            beyond[i / 4] |= loads[a].saturating_add(loads[b]) > MOST as u8;
+        }
+        Some(([a, b].map(|rank| usize::from(self.four[rank])), beyond))
     }
 }
 
@@ -250,8 +252,8 @@ mod tests {
                     prop_assert_eq!(i32::from(rest[four][i]) + taken[four][i], i32::from(octet[four][i]));
                 }
             }
-            let exact = Pairs::of(&octet.map(|four| [[0; 4], four, [0; 4], [0; 4]])).next().map(|(_, exact)| exact);
-            prop_assert_eq!(exact, Some(beyond(&octet).is_none()));
+            let columns = Pairs::of(&octet.map(|four| [[0; 4], four, [0; 4], [0; 4]])).next().map(|(_, beyond)| beyond);
+            prop_assert_eq!(columns, Some([false, beyond(&octet).is_some(), false, false]));
         }
     }
 

@@ -138,6 +138,8 @@ impl Packed {
 pub(super) struct Source<'a> {
     /// `[c_out, segments, len]`.
     pub weights: &'a [i8],
+    /// Of each output channel's weights, [`sums`].
+    pub sums: Vec<(i64, i64)>,
     pub c_out: usize,
     pub groups: usize,
     /// Input channels of a group.
@@ -169,7 +171,7 @@ pub(super) fn pack(
     layout: Layout,
     order: Order,
 ) -> Result<Packed, KernelError> {
-    let (k, og) = (segments.offsets.len() * segments.len, src.c_out / src.groups);
+    let og = src.c_out / src.groups;
     let steps = segments.all_steps(layout);
     let widths = split(og, isa);
     let mut blocks = Vec::new();
@@ -184,7 +186,7 @@ pub(super) fn pack(
             start += nv * LANES * 4 * steps;
         }
     }
-    let folded = fold_bias(src, k)?;
+    let folded = fold_bias(src)?;
     let (mut bias, mut scale) = (AlignedVec::zeroed(column), AlignedVec::zeroed(column));
     let mut float_bias = AlignedVec::zeroed(if src.has_addend() { column } else { 0 });
     for b in &blocks {
@@ -303,19 +305,18 @@ fn split(channels: usize, isa: Isa) -> Vec<usize> {
 }
 
 /// The sum of weights, and of their magnitudes.
-fn sums(row: &[i8]) -> (i64, i64) {
-    // An i32 holds that of so many bytes, and vectorises.
-    let parts = row.chunks(1 << 16).map(|part| {
-        part.iter().fold((0i32, 0i32), |(sum, all), w| (sum + i32::from(*w), all + i32::from(w.unsigned_abs())))
+pub(super) fn sums(row: &[i8]) -> (i64, i64) {
+    // Words hold that of so many bytes, and vectorise.
+    let parts = row.chunks(256).map(|part| {
+        part.iter().fold((0i16, 0u16), |(sum, all), w| (sum + i16::from(*w), all + u16::from(w.unsigned_abs())))
     });
     parts.fold((0, 0), |(sum, all), part| (sum + i64::from(part.0), all + i64::from(part.1)))
 }
 
 /// A bound on the magnitude of what is rounded, before activation or residual.
 pub(super) fn peak(src: &Source<'_>) -> f64 {
-    let k = src.weights.len() / src.c_out.max(1);
     let of = |oc: usize| {
-        let (_, sum) = sums(&src.weights[oc * k..(oc + 1) * k]);
+        let (_, sum) = src.sums[oc];
         let acc = if let Bias::I32(b) = src.bias { i64::from(b[oc]).abs() } else { 0 };
         (255 * sum + acc) as f64 * f64::from(src.requant.multiplier[oc]).abs() + f64::from(src.addend(oc)).abs()
     };
@@ -323,13 +324,13 @@ pub(super) fn peak(src: &Source<'_>) -> f64 {
 }
 
 /// Per output channel, `bias - zx·Σw`, or `-Σw` where `zx` is not yet known; refuses sums that an i32 may not hold.
-pub(super) fn fold_bias(src: &Source<'_>, k: usize) -> Result<Vec<i32>, KernelError> {
+pub(super) fn fold_bias(src: &Source<'_>) -> Result<Vec<i32>, KernelError> {
     let (zx, reach) = match src.zx.map(i64::from) {
         Some(zx) => (zx, zx.max(255 - zx)),
         None => (1, 255),
     };
     let fold = |oc: usize| {
-        let (sum, magnitude) = sums(&src.weights[oc * k..(oc + 1) * k]);
+        let (sum, magnitude) = src.sums[oc];
         let bias = if let Bias::I32(b) = src.bias { i64::from(b[oc]) } else { 0 };
         let bound = bias.abs() + reach * magnitude;
         if bound > i64::from(i32::MAX) {

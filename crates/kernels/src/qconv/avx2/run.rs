@@ -2,8 +2,8 @@
 #![allow(unsafe_code, reason = "tasks have a buffer each, and tiles write disjoint pixels")]
 
 use super::octets::{OctetsOf, stage, tile};
-use crate::qconv::octets::{ROWS, STEP};
 use crate::qconv::dense::{Begun, Dense, Io};
+use crate::qconv::octets::{ROWS, STEP};
 use crate::qconv::pack::{Block, LANES, Layout};
 use crate::qconv::tile::{Table, Tile};
 use std::ops::Range;

@@ -69,8 +69,8 @@ struct Pixel<'a> {
 
 impl Depthwise {
     pub fn new(isa: Isa, geometry: Geometry, src: &Source<'_>, epilogue: Epilogue) -> Result<Depthwise, KernelError> {
-        let (c, taps) = (geometry.c, geometry.kh * geometry.kw);
-        let folded = pack::fold_bias(src, taps)?;
+        let c = geometry.c;
+        let folded = pack::fold_bias(src)?;
         // As many output rows as fill no more dwords with their input rows than one does.
         let (g, lines) = (&geometry, lines(isa));
         let fit = |rows: &usize| (g.kh + (rows - 1) * g.stride[0]).div_ceil(lines) == g.kh.div_ceil(lines);
