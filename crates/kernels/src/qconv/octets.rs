@@ -132,6 +132,7 @@ impl Pairs {
 
     /// Two fours, and the columns in which anything of their sum is beyond.
     #[inline(always)]
+    #[allow(clippy::needless_range_loop, reason = "loops over vectors")]
     fn next(&mut self) -> Option<([usize; 2], [bool; 4])> {
         let a = self.taken.iter().position(|t| *t == 0)?;
         self.taken[a] = 255;
@@ -150,7 +151,7 @@ impl Pairs {
         }
         let mut best = 255;
         for i in 0..WINDOW {
-            best = (columns[i] * WINDOW as u8 + i as u8 | self.taken[i]).min(best);
+            best = ((columns[i] * WINDOW as u8 + i as u8) | self.taken[i]).min(best);
         }
         let b = usize::from(best) % WINDOW;
         self.taken[b] = 255;

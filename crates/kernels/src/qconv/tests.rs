@@ -27,10 +27,24 @@ impl Random {
         (0..n).map(|_| self.byte()).collect()
     }
 
-    fn weights(&mut self, n: usize) -> Vec<i8> {
-        (0..n).map(|_| self.byte().wrapping_add(128) as i8).collect()
+    fn weights(&mut self, n: usize, spread: Spread) -> Vec<i8> {
+        let even = |rng: &mut Random| rng.byte().wrapping_add(128) as i8;
+        let bell = |rng: &mut Random| match rng.next() % 64 {
+            0 => even(rng),
+            _ => (0..4).map(|_| (rng.next() % 64) as i8 - 32).sum(),
+        };
+        (0..n).map(|_| if spread == Spread::Even { even(self) } else { bell(self) }).collect()
     }
 }
+
+/// How weights are spread: as those of trained networks are, or evenly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spread {
+    Bell,
+    Even,
+}
+
+const SPREADS: [Spread; 2] = [Spread::Bell, Spread::Even];
 
 /// What is added to a plain convolution.
 #[derive(Clone, Copy, Debug)]
@@ -148,8 +162,12 @@ fn unless_too_wide<T>(e: Extras, conv: Result<T, KernelError>) -> Option<T> {
 }
 
 fn check_conv(shape: &ConvShape, e: Extras, seed: u64) {
+    SPREADS.into_iter().for_each(|spread| check_spread(shape, e, seed, spread));
+}
+
+fn check_spread(shape: &ConvShape, e: Extras, seed: u64, spread: Spread) {
     let mut rng = Random(seed);
-    let (x, weights) = (rng.bytes(shape.in_len()), rng.weights(shape.weight_len()));
+    let (x, weights) = (rng.bytes(shape.in_len()), rng.weights(shape.weight_len(), spread));
     let acc = accumulate(shape, &weights, &x, e.zx);
     let case = Case::new(&mut rng, e, x, weights, acc, shape.c_out);
     for isa in Isa::all() {
@@ -168,7 +186,8 @@ fn check_conv(shape: &ConvShape, e: Extras, seed: u64) {
 fn check_transposed(shape: &ConvTransposeShape, e: Extras, seed: u64) {
     let mut rng = Random(seed);
     let s = shape;
-    let (x, weights) = (rng.bytes(s.n * s.h * s.w * s.c_in), rng.weights(s.weight_len()));
+    let spread = SPREADS[(seed % 2) as usize];
+    let (x, weights) = (rng.bytes(s.n * s.h * s.w * s.c_in), rng.weights(s.weight_len(), spread));
     let acc = accumulate_transposed(s, &weights, &x, e.zx);
     let case = Case::new(&mut rng, e, x, weights, acc, s.c_out);
     for isa in Isa::all() {
@@ -244,6 +263,43 @@ fn depthwise_convolutions() {
 }
 
 #[test]
+fn deep_products() {
+    for (rows, depth) in [(21, 1100), (8, 2056), (5, 2056)] {
+        check_conv(&ConvShape::linear(rows, depth, 40), PLAIN, rows as u64);
+        check_conv(&ConvShape::linear(rows, depth, 40), Extras { residual: true, ..PLAIN }, rows as u64);
+        check_conv(&ConvShape::linear(rows, depth, 40), Extras { out: OutputKind::F32, ..PLAIN }, rows as u64);
+    }
+}
+
+/// The form of weights is chosen by those of the first channels.
+#[test]
+fn channels_of_extreme_weights_follow_tame_ones() {
+    let shape = ConvShape::linear(20, 1100, 40);
+    let mut rng = Random(1);
+    let weights: Vec<i8> = (0..shape.weight_len())
+        .map(|i| match i / 1100 {
+            0..16 => (rng.next() % 16) as i8 - 8,
+            16..24 => i8::MIN,
+            24..32 => i8::MAX,
+            _ => [i8::MIN, i8::MAX][(rng.next() % 2) as usize],
+        })
+        .collect();
+    for x in [vec![255; shape.in_len()], rng.bytes(shape.in_len())] {
+        let acc = accumulate(&shape, &weights, &x, 0);
+        for isa in Isa::all() {
+            let requant = Requant::new(vec![1.0; 40], 0);
+            let conv = QConv::new(isa, &shape, &weights, &Bias::None, 0, requant, OutputKind::F32).unwrap();
+            if isa.level() == crate::Level::Avx2 {
+                assert!(conv.kernel_name().ends_with("octets"), "{}", conv.kernel_name());
+            }
+            let (mut y, mut scratch) = (vec![0.0; acc.len()], vec![0; conv.scratch_bytes(1)]);
+            conv.run(&ThreadPool::new(1), &x, None, Out::f32(&mut y, 40), &mut scratch).unwrap();
+            assert_eq!(y, acc.iter().map(|a| *a as f32).collect::<Vec<_>>(), "{}", conv.kernel_name());
+        }
+    }
+}
+
+#[test]
 fn extreme_values_do_not_saturate_on_the_way() {
     for zx in [0, 255] {
         let shape = ConvShape::linear(3, 1024, 64);
@@ -289,7 +345,7 @@ fn levels_may_come_with_the_run() {
     ];
     let mut rng = Random(11);
     for (shape, bias) in shapes.iter().flat_map(|s| [(s, 0), (s, 2)]) {
-        let (x, weights) = (rng.bytes(shape.in_len()), rng.weights(shape.weight_len()));
+        let (x, weights) = (rng.bytes(shape.in_len()), rng.weights(shape.weight_len(), Spread::Bell));
         let sw: Vec<f32> = (0..shape.c_out).map(|c| 0.01 + c as f32 * 0.003).collect();
         let bias = if bias == 0 { Bias::None } else { Bias::F32(sw.iter().map(|s| s * 31.0 - 1.0).collect()) };
         for (scale, zero_point) in [(0.037, 0), (1.3, 101), (2e-4, 255)] {
@@ -396,7 +452,7 @@ fn a_program_is_the_epilogue() {
     ];
     for shape in shapes {
         let mut rng = Random(9);
-        let (x, weights) = (rng.bytes(shape.in_len()), rng.weights(shape.weight_len()));
+        let (x, weights) = (rng.bytes(shape.in_len()), rng.weights(shape.weight_len(), Spread::Bell));
         let acc = accumulate(&shape, &weights, &x, 3);
         let (bias, mut requant) = config(&mut rng, PLAIN, &acc, shape.c_out);
         requant.multiplier.iter_mut().for_each(|m| *m *= 0.1);
