@@ -150,7 +150,7 @@ unsafe fn transpose(x: [__m256i; 4]) -> [__m256i; 4] {
 pub(in crate::qconv) unsafe fn tile(t: &Tile<'_>, octets: Option<OctetsOf>, rows: usize) {
     // SAFETY: by the caller's promise.
     unsafe {
-        match (rows > 8, octets.is_some() && t.steps / 2 > CHUNK) {
+        match (rows > 8, t.steps / 2 > chunk(octets)) {
             (true, true) => tile_of::<2, true>(t, octets, rows),
             (true, false) => tile_of::<2, false>(t, octets, rows),
             (false, true) => tile_of::<1, true>(t, octets, rows),
@@ -289,8 +289,11 @@ unsafe fn with_residual(mut x: [__m256; 4], r: __m256i, (m, z): (f32, i32)) -> [
     x
 }
 
-/// Octets whose inputs stay in L1 beside them while all channels of a block take them.
-const CHUNK: usize = 128;
+/// Octets, or as many words, whose inputs stay in L1 while all channels of a block take them.
+#[inline(always)]
+fn chunk(octets: Option<OctetsOf>) -> usize {
+    if octets.is_some() { 128 } else { 64 }
+}
 
 /// The accumulators of a block's channels after so many octets.
 struct Begun<const V: usize> {
@@ -302,16 +305,15 @@ struct Begun<const V: usize> {
 #[inline(always)]
 unsafe fn begin<const V: usize, const CHUNKS: bool>(t: &Tile<'_>, octets: Option<OctetsOf>) -> Begun<V> {
     let mut begun = Begun { octets: 0, acc: MaybeUninit::uninit() };
-    let Some(octets) = octets else { return begun };
+    let chunk = chunk(octets);
     // SAFETY: as of `accumulators`.
     unsafe {
-        while CHUNKS && t.steps / 2 - begun.octets > CHUNK {
+        while CHUNKS && t.steps / 2 - begun.octets > chunk {
             for first in (0..t.columns.width).step_by(4) {
-                let list = octets.list.add(first / 4 * (t.steps / 2) + begun.octets);
-                let acc = bytes(start(t, first, &begun), t.x, list, CHUNK);
+                let acc = products(start(t, first, &begun), t, octets, first, begun.octets, chunk);
                 (&raw mut (*begun.acc.as_mut_ptr())[first / 4]).write(acc);
             }
-            begun.octets += CHUNK;
+            begun.octets += chunk;
         }
     }
     begun
@@ -343,12 +345,9 @@ unsafe fn accumulators<const V: usize>(
 ) -> [[__m256i; V]; 4] {
     // SAFETY: columns are padded to whole blocks, which have fixes and weights.
     unsafe {
-        let mut acc = start(t, first, begun);
-        let Some(octets) = octets else {
-            return words(acc, t.x, t.weights.add(first * 8 * t.steps), t.steps);
-        };
-        let list = octets.list.add(first / 4 * (t.steps / 2) + begun.octets);
-        acc = bytes(acc, t.x, list, t.steps / 2 - begun.octets);
+        let acc = start(t, first, begun);
+        let mut acc = products(acc, t, octets, first, begun.octets, t.steps / 2 - begun.octets);
+        let Some(octets) = octets else { return acc };
         let mut fix = octets.fixes.add(*octets.starts.add(first) as usize);
         for i in 0..4 {
             let end = octets.fixes.add(*octets.starts.add(first + i + 1) as usize);
@@ -358,6 +357,28 @@ unsafe fn accumulators<const V: usize>(
             }
         }
         acc
+    }
+}
+
+/// Adds the products of so many octets of four channels, or of as many words.
+#[inline(always)]
+unsafe fn products<const V: usize>(
+    acc: [[__m256i; V]; 4],
+    t: &Tile<'_>,
+    octets: Option<OctetsOf>,
+    first: usize,
+    from: usize,
+    count: usize,
+) -> [[__m256i; V]; 4] {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        match octets {
+            Some(octets) => bytes(acc, t.x, octets.list.add(first / 4 * (t.steps / 2) + from), count),
+            None => {
+                let w = t.weights.add(first * 8 * t.steps + from * 64);
+                words(acc, t.x.add(from * 4 * STEP), w, 2 * count)
+            }
+        }
     }
 }
 
