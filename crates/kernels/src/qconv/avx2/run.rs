@@ -1,7 +1,7 @@
 //! The driver of staged tiles: pixels are staged for all blocks of channels.
 #![allow(unsafe_code, reason = "tasks have a buffer each, and tiles write disjoint pixels")]
 
-use super::octets::{OctetsOf, stage, tile};
+use super::staged::{OctetsOf, stage, tile};
 use crate::qconv::dense::{Begun, Dense, Io};
 use crate::qconv::octets::{ROWS, STEP};
 use crate::qconv::pack::{Block, LANES, Layout};

@@ -178,9 +178,9 @@ unsafe fn tile_of<const V: usize, const CHUNKS: bool>(t: &Tile<'_>, octets: Opti
 unsafe fn general<const V: usize, const CHUNKS: bool>(t: &Tile<'_>, octets: Option<OctetsOf>, rows: usize) {
     // SAFETY: as the caller's.
     unsafe {
-        let (begun, mut sums) = (begin::<V, CHUNKS>(t, octets), [[_mm_setzero_si128(); 4]; ROWS]);
+        let (partial, mut sums) = (begin::<V, CHUNKS>(t, octets), [[_mm_setzero_si128(); 4]; ROWS]);
         for (group, first) in (0..t.columns.width).step_by(4).enumerate() {
-            let acc = accumulators::<V>(t, octets, first, &begun);
+            let acc = accumulators::<V>(t, octets, first, &partial);
             for v in 0..V {
                 let columns = transpose([acc[0][v], acc[1][v], acc[2][v], acc[3][v]]);
                 for i in 0..4 {
@@ -223,9 +223,9 @@ unsafe fn quantized<const V: usize, const CHUNKS: bool, const PATH: u8>(
                 lanes[v] = transpose(x);
             }
         }
-        let begun = begin::<V, CHUNKS>(t, octets);
+        let partial = begin::<V, CHUNKS>(t, octets);
         for (group, first) in (0..c.width).step_by(4).enumerate() {
-            let acc = accumulators::<V>(t, octets, first, &begun);
+            let acc = accumulators::<V>(t, octets, first, &partial);
             let mut x = [[_mm256_setzero_ps(); 4]; V];
             for i in 0..4 {
                 let (m, b) = (_mm256_set1_ps(*c.scale.add(first + i)), first + i);
@@ -295,37 +295,37 @@ fn chunk(octets: Option<OctetsOf>) -> usize {
     if octets.is_some() { 128 } else { 64 }
 }
 
-/// The accumulators of a block's channels after so many octets.
-struct Begun<const V: usize> {
+/// The accumulators of a block's channels after so many octets, or as many words.
+struct Partial<const V: usize> {
     octets: usize,
     acc: MaybeUninit<[[[__m256i; V]; 4]; 4]>,
 }
 
 /// Takes all chunks but the last.
 #[inline(always)]
-unsafe fn begin<const V: usize, const CHUNKS: bool>(t: &Tile<'_>, octets: Option<OctetsOf>) -> Begun<V> {
-    let mut begun = Begun { octets: 0, acc: MaybeUninit::uninit() };
+unsafe fn begin<const V: usize, const CHUNKS: bool>(t: &Tile<'_>, octets: Option<OctetsOf>) -> Partial<V> {
+    let mut partial = Partial { octets: 0, acc: MaybeUninit::uninit() };
     let chunk = chunk(octets);
     // SAFETY: as of `accumulators`.
     unsafe {
-        while CHUNKS && t.steps / 2 - begun.octets > chunk {
+        while CHUNKS && t.steps / 2 - partial.octets > chunk {
             for first in (0..t.columns.width).step_by(4) {
-                let acc = products(start(t, first, &begun), t, octets, first, begun.octets, chunk);
-                (&raw mut (*begun.acc.as_mut_ptr())[first / 4]).write(acc);
+                let acc = products(start(t, first, &partial), t, octets, first, partial.octets, chunk);
+                (&raw mut (*partial.acc.as_mut_ptr())[first / 4]).write(acc);
             }
-            begun.octets += chunk;
+            partial.octets += chunk;
         }
     }
-    begun
+    partial
 }
 
 /// What the accumulators of four channels start with.
 #[inline(always)]
-unsafe fn start<const V: usize>(t: &Tile<'_>, first: usize, begun: &Begun<V>) -> [[__m256i; V]; 4] {
+unsafe fn start<const V: usize>(t: &Tile<'_>, first: usize, partial: &Partial<V>) -> [[__m256i; V]; 4] {
     // SAFETY: columns are padded to whole blocks; after octets there are accumulators.
     unsafe {
-        if begun.octets > 0 {
-            return (&raw const (*begun.acc.as_ptr())[first / 4]).read();
+        if partial.octets > 0 {
+            return (&raw const (*partial.acc.as_ptr())[first / 4]).read();
         }
         let mut acc = [[_mm256_setzero_si256(); V]; 4];
         for i in 0..4 {
@@ -341,12 +341,12 @@ unsafe fn accumulators<const V: usize>(
     t: &Tile<'_>,
     octets: Option<OctetsOf>,
     first: usize,
-    begun: &Begun<V>,
+    partial: &Partial<V>,
 ) -> [[__m256i; V]; 4] {
     // SAFETY: columns are padded to whole blocks, which have fixes and weights.
     unsafe {
-        let acc = start(t, first, begun);
-        let mut acc = products(acc, t, octets, first, begun.octets, t.steps / 2 - begun.octets);
+        let acc = start(t, first, partial);
+        let mut acc = products(acc, t, octets, first, partial.octets, t.steps / 2 - partial.octets);
         let Some(octets) = octets else { return acc };
         let mut fix = octets.fixes.add(*octets.starts.add(first) as usize);
         for i in 0..4 {
