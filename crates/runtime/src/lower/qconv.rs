@@ -175,7 +175,9 @@ impl Scaling {
                 Requant { qmin, qmax, residual, activation, ..Requant::new(multipliers, zero_point) }
             }
         };
-        Ok((Scaling::Known(u8::try_from(from.zero_point).unwrap_or(0), requant), bias))
+        let zero = u8::try_from(from.zero_point);
+        let zero = zero.map_err(|_| l.calls.unsupported(c.id, "the zero point of its input is no byte"))?;
+        Ok((Scaling::Known(zero, requant), bias))
     }
 }
 
