@@ -356,6 +356,63 @@ mod tests {
         assert_eq!([0, 4, 16, 20].map(|c| Order::Packed.channel(4, c)), [0, 16, 4, 20]);
     }
 
+    /// Also those of instruction sets that this machine lacks.
+    #[test]
+    fn weights_lie_where_each_layout_says() {
+        let segments = Segments { offsets: vec![0, 100], len: 70 };
+        let (k, padded) = (140, 72);
+        for (layout, nv, order) in [
+            (Layout::Single, 1, Order::Natural),
+            (Layout::Pairs, 1, Order::Natural),
+            (Layout::Columns, 1, Order::Natural),
+            (Layout::Fours, 1, Order::Natural),
+            (Layout::Fours, 2, Order::Packed),
+            (Layout::Fours, 4, Order::Packed),
+            (Layout::Fours, 4, Order::Natural),
+        ] {
+            let width = nv * LANES - 3;
+            let weights: Vec<i8> = (0..width * k).map(|i| (i * 7919 % 251) as u8 as i8).collect();
+            let (bias, requant) = (Bias::None, Requant::new(vec![1.0; width], 0));
+            let (sums, groups) = (vec![(0, 0); width], 1);
+            let src = Source {
+                weights: &weights,
+                sums,
+                c_out: width,
+                groups,
+                c_group: 70,
+                bias: &bias,
+                requant: &requant,
+                zx: None,
+            };
+            let b = Block { channel: 0, width, nv, column: 0, start: 0, input: 0 };
+            let steps = segments.all_steps(layout);
+            let mut packed = vec![0; nv * LANES * 4 * steps];
+            pack_block(&src, &segments, layout, order, &b, &mut packed);
+            let mut expected = vec![0; packed.len()];
+            for (col, (s, i)) in
+                (0..nv * LANES).flat_map(|c| (0..2).flat_map(move |s| (0..70).map(move |i| (c, (s, i)))))
+            {
+                let k_padded = s * padded + i;
+                let at = match layout {
+                    Layout::Single => k_padded * 16 + col,
+                    Layout::Pairs => (k_padded / 2 * 16 + col) * 2 + k_padded % 2,
+                    Layout::Fours => (k_padded / 4 * nv * 16 + col) * 4 + k_padded % 4,
+                    Layout::Columns => ((col / 4 * steps + k_padded / 4) * 4 + col % 4) * 4 + k_padded % 4,
+                };
+                let channel = order.channel(nv, col);
+                expected[at] = if channel < width { weights[channel * k + s * 70 + i] } else { 0 };
+            }
+            assert_eq!(packed, expected, "{layout:?} {nv} {order:?}");
+        }
+    }
+
+    #[test]
+    fn sums_of_extreme_weights_do_not_wrap() {
+        assert_eq!(sums(&[i8::MIN; 1000]), (-128_000, 128_000));
+        assert_eq!(sums(&[i8::MAX; 1000]), (127_000, 127_000));
+        assert_eq!(sums(&[i8::MIN, 5, -7]), (-130, 140));
+    }
+
     #[test]
     fn blocks_have_one_two_or_four_vectors() {
         let Some(isa) = Isa::new(Level::Avx512) else { return };
