@@ -10,7 +10,7 @@ use super::program::ProgramRun;
 use super::spec::InputLevels;
 use super::tile::{Columns, Epilogue, Table, Tile, select};
 use crate::buffer::{ALIGN, SLACK};
-use crate::{Isa, KernelError, Level, SharedMut, ThreadPool};
+use crate::{Isa, KernelError, SharedMut, ThreadPool};
 use std::ops::Range;
 
 /// Bytes of input that a thread walks before it turns to the next block of channels: they stay in L2.
@@ -156,11 +156,7 @@ impl Dense {
 
     /// The instruction set's part of the kernel's name.
     pub fn isa_name(&self) -> &'static str {
-        match self.isa.level() {
-            Level::Avx512 => "avx512vnni",
-            Level::Avx2 if self.packed.octets.is_some() => "avx2_octets",
-            level => level.name(),
-        }
+        if self.packed.octets.is_some() { "avx2_octets" } else { super::tile::isa_name(self.isa) }
     }
 
     /// Runs all images. The caller has checked the lengths of everything.
@@ -257,14 +253,7 @@ impl Dense {
 
     /// The operands of a block's columns.
     pub(super) fn columns(&self, begun: &Begun<'_>, b: &Block) -> Columns {
-        let p = &self.packed;
-        let float_bias = if p.float_bias.is_empty() { std::ptr::null() } else { p.float_bias[b.column..].as_ptr() };
-        Columns {
-            bias: begun.folded.bias[b.column..].as_ptr(),
-            scale: begun.folded.scale[b.column..].as_ptr(),
-            float_bias,
-            width: b.width,
-        }
+        self.packed.columns(b, begun.folded.bias, begun.folded.scale)
     }
 
     fn block(&self, begun: &Begun<'_>, io: &Io<'_>, rows: Range<usize>, b: &Block) {

@@ -22,6 +22,7 @@ mod spec;
 mod tests;
 mod tile;
 mod transpose;
+mod winograd;
 
 pub use activation::Activation;
 pub use spec::{Bias, InputLevels, Out, OutData, OutputKind, QInput, Requant, Residual, View};
@@ -37,6 +38,7 @@ use pack::Source;
 use program::ProgramRun;
 use spec::strided_len;
 use tile::Epilogue;
+use winograd::Winograd;
 
 const WHAT: &str = "quantized convolution";
 
@@ -56,6 +58,7 @@ pub struct QConv {
 enum Body {
     Dense(Dense),
     Depthwise(Depthwise),
+    Winograd(Winograd),
 }
 
 impl QConv {
@@ -116,6 +119,8 @@ impl QConv {
         let geometry = Geometry::new(shape);
         let body = if is_depthwise(shape) {
             Body::Depthwise(Depthwise::new(isa, geometry, &src, epilogue)?)
+        } else if let Some(winograd) = Winograd::new(isa, &geometry, &src, &epilogue)? {
+            Body::Winograd(winograd)
         } else {
             let placement = Placement::dense(geometry.oh, geometry.ow);
             Body::Dense(Dense::new(isa, geometry, placement, &src, epilogue)?)
@@ -135,6 +140,7 @@ impl QConv {
         match &mut self.body {
             Body::Dense(d) => d.set_batch(n),
             Body::Depthwise(d) => d.set_batch(n),
+            Body::Winograd(w) => w.set_batch(n),
         }
     }
 
@@ -143,6 +149,7 @@ impl QConv {
         let bytes = match &self.body {
             Body::Dense(d) => d.scratch_bytes(threads),
             Body::Depthwise(d) => d.scratch_bytes(threads),
+            Body::Winograd(w) => w.scratch_bytes(threads),
         };
         bytes + ALIGN
     }
@@ -185,6 +192,7 @@ impl QConv {
         match &self.body {
             Body::Dense(d) => d.run(pool, &io, levels, scratch),
             Body::Depthwise(d) => d.run(pool, &io, scratch),
+            Body::Winograd(w) => w.run(pool, &io, scratch),
         }
         Ok(())
     }
@@ -194,6 +202,7 @@ impl QConv {
         let floats = match &self.body {
             Body::Dense(d) => d.program_floats(),
             Body::Depthwise(d) => d.program_floats(),
+            Body::Winograd(_) => 0,
         };
         self.scratch_bytes(threads).next_multiple_of(ALIGN) + threads * floats * size_of::<f32>() + ALIGN
     }
@@ -242,6 +251,7 @@ impl QConv {
         match &self.body {
             Body::Dense(d) => d.run_program(pool, &run, levels, scratch),
             Body::Depthwise(d) => d.run_program(pool, &run, scratch),
+            Body::Winograd(_) => unreachable!("its outputs are bytes"),
         }
         Ok(())
     }
@@ -256,6 +266,7 @@ impl QConv {
                 format!("{op}_u8s8_{mr}x{nr}_{isa}")
             }
             Body::Depthwise(d) => d.kernel_name(),
+            Body::Winograd(w) => w.kernel_name(),
         }
     }
 }

@@ -7,6 +7,7 @@
 use super::Activation;
 use super::octets::{Octets, append_block};
 use super::spec::{Bias, OutputKind, Requant};
+use super::tile::Columns;
 use crate::{AlignedVec, Isa, KernelError, Level};
 
 /// Output channels of one vector of accumulators.
@@ -86,7 +87,7 @@ pub(super) struct Block {
     pub nv: usize,
     /// First column in `bias` and `scale`.
     pub column: usize,
-    /// First byte in `weights`.
+    /// First of its weights.
     pub start: usize,
     /// First channel of the group's input.
     pub input: usize,
@@ -128,6 +129,13 @@ pub(super) struct Packed {
 }
 
 impl Packed {
+    /// The operands of a block's columns; biases and scales are those of all columns.
+    pub fn columns(&self, b: &Block, bias: &[i32], scale: &[f32]) -> Columns {
+        let float_bias =
+            if self.float_bias.is_empty() { std::ptr::null() } else { self.float_bias[b.column..].as_ptr() };
+        Columns { bias: bias[b.column..].as_ptr(), scale: scale[b.column..].as_ptr(), float_bias, width: b.width }
+    }
+
     /// Bytes of the weights.
     pub fn bytes(&self) -> usize {
         self.weights.len() + self.octets.as_ref().map_or(0, |o| size_of_val(&o.list[..]))
@@ -171,8 +179,22 @@ pub(super) fn pack(
     layout: Layout,
     order: Order,
 ) -> Result<Packed, KernelError> {
-    let og = src.c_out / src.groups;
     let steps = segments.all_steps(layout);
+    let mut packed = columns(src, isa, order, 4 * steps)?;
+    let blocks = &mut packed.blocks;
+    let pack_block = |b: &Block, to: &mut [i8]| pack_block(src, segments, layout, order, b, to);
+    if layout == Layout::Columns {
+        (packed.weights, packed.octets) = pack_columns(isa, blocks, steps, pack_block);
+    } else {
+        packed.weights = AlignedVec::zeroed(4 * steps * packed.bias.len());
+        blocks.iter().for_each(|b| pack_block(b, &mut packed.weights[b.start..]));
+    }
+    Ok(packed)
+}
+
+/// Blocks and what stands beside their columns, without weights, of which a column has `each`.
+pub(super) fn columns(src: &Source<'_>, isa: Isa, order: Order, each: usize) -> Result<Packed, KernelError> {
+    let og = src.c_out / src.groups;
     let widths = split(og, isa);
     let mut blocks = Vec::new();
     let (mut column, mut start) = (0, 0);
@@ -183,7 +205,7 @@ pub(super) fn pack(
             blocks.push(Block { channel, width, nv, column, start, input: group * src.c_group });
             channel += width;
             column += nv * LANES;
-            start += nv * LANES * 4 * steps;
+            start += nv * LANES * each;
         }
     }
     let folded = fold_bias(src)?;
@@ -202,15 +224,7 @@ pub(super) fn pack(
             }
         }
     }
-    let pack_block = |b: &Block, to: &mut [i8]| pack_block(src, segments, layout, order, b, to);
-    let (weights, octets) = if layout == Layout::Columns {
-        pack_columns(isa, &mut blocks, steps, pack_block)
-    } else {
-        let mut weights = AlignedVec::zeroed(start);
-        blocks.iter().for_each(|b| pack_block(b, &mut weights[b.start..]));
-        (weights, None)
-    };
-    Ok(Packed { weights, bias, scale, float_bias, blocks, octets })
+    Ok(Packed { weights: AlignedVec::default(), bias, scale, float_bias, blocks, octets: None })
 }
 
 /// Packs the weights of one block, where there are zeros.

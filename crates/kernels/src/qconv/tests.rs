@@ -236,6 +236,60 @@ fn spatial_convolutions() {
     check_conv(&ConvShape { h: 1, kh: 1, pad: [0, 2, 0, 2], ..ConvShape::new(1, 40, 7, 9, 5) }, PLAIN, 7);
 }
 
+/// Whether a plain convolution is taken by Winograd's tiles, where there are vectors.
+fn is_winograd(shape: &ConvShape, weights: &[i8], zx: u8) -> bool {
+    let requant = Requant::new(vec![1.0; shape.c_out], 0);
+    let conv = QConv::new(Isa::best(), shape, weights, &Bias::None, zx, requant, OutputKind::U8).unwrap();
+    conv.kernel_name().contains("winograd")
+}
+
+#[test]
+fn winograd_convolutions() {
+    let square = |side, c_in, c_out| ConvShape::new(side, side, c_in, c_out, 3).with_pad(1);
+    for (i, shape) in [
+        square(16, 32, 64),
+        square(16, 64, 128),
+        square(15, 32, 48),
+        square(14, 96, 40),
+        ConvShape { pad: [0, 0, 0, 0], ..square(18, 32, 32) },
+        ConvShape { pad: [2, 0, 1, 3], ..ConvShape::new(17, 21, 32, 72, 3) },
+        ConvShape { n: 3, ..square(11, 64, 80) },
+        ConvShape { n: 16, ..square(4, 32, 33) },
+    ]
+    .iter()
+    .enumerate()
+    {
+        let vectors = Isa::best() != Isa::portable();
+        assert_eq!(is_winograd(shape, &vec![1; shape.weight_len()], 3), vectors, "{shape:?}");
+        check_conv(shape, PLAIN, i as u64);
+        check_conv(shape, Extras { residual: true, zx: 0, ..PLAIN }, i as u64);
+        check_conv(shape, Extras { activation: Some(Unary::Silu), zx: 255, ..PLAIN }, i as u64);
+        check_conv(shape, Extras { bias: 2, table: true, range: (5, 180), residual: true, ..PLAIN }, i as u64);
+    }
+}
+
+/// Sums at the bound of what Winograd's tiles yield exactly, and past it.
+#[test]
+fn winograd_sums_at_their_bound() {
+    for (c_in, fits) in [(96, true), (128, false)] {
+        let shape = ConvShape::new(16, 16, c_in, 32, 3).with_pad(1);
+        for (weight, zx) in [(i8::MIN, 255), (i8::MAX, 0)] {
+            let weights = vec![weight; shape.weight_len()];
+            assert_eq!(is_winograd(&shape, &weights, zx), fits && Isa::best() != Isa::portable());
+            let x = vec![255 - zx; shape.in_len()];
+            let acc = accumulate(&shape, &weights, &x, zx);
+            let requant = Requant::new([1.0e-6, 7.0e-6].repeat(16), 2);
+            let expected = quantized(&scaled(&acc, &Bias::None, &requant, None), &requant);
+            for isa in Isa::all() {
+                let conv = QConv::new(isa, &shape, &weights, &Bias::None, zx, requant.clone(), OutputKind::U8).unwrap();
+                let (mut y, mut scratch) = (vec![0; acc.len()], vec![0; conv.scratch_bytes(2)]);
+                conv.run(&ThreadPool::new(2), &x, None, Out::u8(&mut y, 32), &mut scratch).unwrap();
+                assert_eq!(y, expected, "{}", conv.kernel_name());
+            }
+        }
+    }
+}
+
 #[test]
 fn grouped_convolutions() {
     check_conv(&ConvShape::new(6, 7, 32, 64, 3).with_pad(1).with_groups(4), PLAIN, 1);

@@ -194,3 +194,11 @@ pub(super) fn select(isa: Isa, b: &Block, left: usize) -> (usize, TileFn) {
 pub(super) fn largest(isa: Isa, b: &Block) -> (usize, usize) {
     (select(isa, b, usize::MAX).0, b.nv * super::pack::LANES)
 }
+
+/// The instruction set's part of a kernel's name.
+pub(super) fn isa_name(isa: Isa) -> &'static str {
+    match isa.level() {
+        Level::Avx512 => "avx512vnni",
+        level => level.name(),
+    }
+}

@@ -58,6 +58,37 @@ pub(super) unsafe fn store_tile<const MR: usize>(acc: &[[__m256i; 2]; MR], t: &T
     }
 }
 
+/// Stores up to four pixels of 16 channels whose accumulators are in memory.
+///
+/// # Safety
+/// AVX2 is enabled in the caller, which this is inlined into; `sums` are valid for the pixels, which the tile has.
+#[inline(always)]
+pub(in crate::qconv) unsafe fn store_row(sums: *const i32, _: usize, pixels: usize, t: &Tile<'_>) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        match pixels {
+            4.. => store_tile(&rows::<4>(sums), t),
+            3 => store_tile(&rows::<3>(sums), t),
+            2 => store_tile(&rows::<2>(sums), t),
+            _ => store_tile(&rows::<1>(sums), t),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn rows<const MR: usize>(sums: *const i32) -> [[__m256i; 2]; MR] {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let mut acc = [[_mm256_setzero_si256(); 2]; MR];
+        for i in 0..MR {
+            for v in 0..2 {
+                acc[i][v] = _mm256_loadu_si256(sums.add(i * LANES + v * 8).cast());
+            }
+        }
+        acc
+    }
+}
+
 /// `f32(acc)·m`, or before an activation `f32(acc)·m + b` rounded once, of the vector at column `at`.
 ///
 /// # Safety

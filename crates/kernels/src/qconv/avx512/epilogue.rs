@@ -175,6 +175,43 @@ pub(super) unsafe fn store_side<const NV: usize, const MR: usize, const PATH: u8
     }
 }
 
+/// Stores pixels of `nv` vectors whose accumulators are in memory.
+///
+/// # Safety
+/// AVX-512 is enabled in the caller, which this is inlined into; `sums` are valid for the pixels, which the tile has.
+#[inline(always)]
+pub(in crate::qconv) unsafe fn store_row(sums: *const i32, nv: usize, pixels: usize, t: &Tile<'_>) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        match nv {
+            4 => store_pixels::<4>(sums, pixels, t),
+            2 => store_pixels::<2>(sums, pixels, t),
+            _ => store_pixels::<1>(sums, pixels, t),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn store_pixels<const NV: usize>(sums: *const i32, pixels: usize, t: &Tile<'_>) {
+    let (c, e) = (&t.columns, t.epilogue);
+    for i in 0..pixels {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let (y, r) = (t.y_at(i), t.r_at(i));
+            let mut acc = [_mm512_setzero_si512(); NV];
+            for v in 0..NV {
+                acc[v] = _mm512_loadu_si512(sums.add((i * NV + v) * LANES).cast());
+            }
+            match e.path {
+                Path::Plain => store_by::<NV, { Path::Plain as u8 }>(&acc, c, e, y, r),
+                Path::Residual => store_by::<NV, { Path::Residual as u8 }>(&acc, c, e, y, r),
+                Path::Activation => store_by::<NV, { Path::Activation as u8 }>(&acc, c, e, y, r),
+                Path::General => store(&acc, c, e, y, r),
+            }
+        }
+    }
+}
+
 /// Bytes within the output's bounds.
 #[inline(always)]
 pub(in crate::qconv) unsafe fn bounded(q: __m512i, e: &Epilogue) -> __m512i {
