@@ -36,6 +36,13 @@ pub(super) unsafe fn store_tile<const MR: usize>(acc: &[[__m256i; 2]; MR], t: &T
             })*
         };
     }
+    macro_rules! rows {
+        ($($i:literal)*) => {
+            $(if $i < MR {
+                store(acc[$i], &t.columns, t.epilogue, t.y_at($i), t.r_at($i));
+            })*
+        };
+    }
     // SAFETY: by the caller's promise.
     unsafe {
         match t.epilogue.path {
@@ -49,10 +56,7 @@ pub(super) unsafe fn store_tile<const MR: usize>(acc: &[[__m256i; 2]; MR], t: &T
                 pairs!(Path::Activation, 0 2 4);
             }
             Path::General => {
-                let spilled = *acc;
-                for i in 0..MR {
-                    store(spilled[i], &t.columns, t.epilogue, t.y_at(i), t.r_at(i));
-                }
+                rows!(0 1 2 3 4 5);
             }
         }
     }
