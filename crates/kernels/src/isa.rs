@@ -53,11 +53,37 @@ impl Level {
     }
 }
 
-/// Whether the machine has `vpdpbusd` of 256 bits as AVX-512 encodes it. Where [`Level::AvxVnni`] is there and this is
-/// not, it has AVX-VNNI's encoding.
+/// Whether the machine has `vpdpbusd` of 256 bits as AVX-512 encodes it.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn evex_vnni() -> bool {
+fn evex_vnni() -> bool {
     is_x86_feature_detected!("avx512vnni") && is_x86_feature_detected!("avx512vl")
+}
+
+/// Whether kernels of [`Level::AvxVnni`] take AVX-512's encoding, or else AVX-VNNI's.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn takes_evex() -> bool {
+    #[cfg(test)]
+    if vex::PREFERRED.load(std::sync::atomic::Ordering::Relaxed) {
+        return false;
+    }
+    evex_vnni()
+}
+
+/// Where a machine has both encodings, tests take either.
+#[cfg(all(test, target_arch = "x86_64"))]
+pub(crate) mod vex {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    pub(super) static PREFERRED: AtomicBool = AtomicBool::new(false);
+
+    /// Runs a test with AVX-VNNI's encoding, if the machine has it; those that run beside it take it too.
+    pub(crate) fn preferred(test: impl Fn()) {
+        if is_x86_feature_detected!("avxvnni") {
+            PREFERRED.store(true, Relaxed);
+            test();
+            PREFERRED.store(false, Relaxed);
+        }
+    }
 }
 
 /// A level that this machine has; the only constructors check it.

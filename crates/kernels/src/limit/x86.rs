@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "functions of an instruction set, called with its token")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
-use crate::isa::evex_vnni;
+use crate::isa::takes_evex;
 use crate::{Isa, Level};
 use std::arch::x86_64::*;
 use std::hint::black_box;
@@ -17,7 +17,7 @@ pub(super) fn loops(isa: Isa) -> (Loop, Loop) {
     // SAFETY: the token proves the features.
     match isa.level() {
         Level::Avx512 => (|n| unsafe { bytes512(n) }, |n| unsafe { floats512(n) }),
-        Level::AvxVnni if evex_vnni() => (|n| unsafe { dots256(n) }, |n| unsafe { floats256(n) }),
+        Level::AvxVnni if takes_evex() => (|n| unsafe { dots256(n) }, |n| unsafe { floats256(n) }),
         Level::AvxVnni => (|n| unsafe { dots256_vex(n) }, |n| unsafe { floats256(n) }),
         _ => {
             assert!(isa.level() == Level::Avx2);

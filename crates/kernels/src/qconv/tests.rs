@@ -268,6 +268,17 @@ fn winograd_convolutions() {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn kernels_in_the_encoding_of_avx_vnni() {
+    crate::isa::vex::preferred(|| {
+        every_remainder_of_rows();
+        spatial_convolutions();
+        depthwise_convolutions();
+        winograd_convolutions();
+    });
+}
+
 /// Sums at the bound of what Winograd's tiles yield exactly, and past it.
 #[test]
 fn winograd_sums_at_their_bound() {

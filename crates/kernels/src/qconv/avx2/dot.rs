@@ -3,7 +3,7 @@
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
 use super::epilogue::store_tile;
-use crate::isa::evex_vnni;
+use crate::isa::takes_evex;
 use crate::qconv::pack::LANES;
 use crate::qconv::tile::{Tile, TileFn};
 use std::arch::x86_64::*;
@@ -40,7 +40,7 @@ impl Dot for Evex {
 
 /// The tile for `left` rows.
 pub(in crate::qconv) fn select(left: usize) -> (usize, TileFn) {
-    if evex_vnni() { evex::select(left) } else { vex::select(left) }
+    if takes_evex() { evex::select(left) } else { vex::select(left) }
 }
 
 macro_rules! encoding {

@@ -8,7 +8,7 @@
 
 use super::{Block, Depthwise};
 use crate::Level;
-use crate::isa::evex_vnni;
+use crate::isa::takes_evex;
 use crate::qconv::avx2::activation::{after, before};
 use crate::qconv::avx2::dot::{Dot, Evex, Vex};
 use crate::qconv::avx2::epilogue::{Bounds, scaled, store, store_bytes};
@@ -142,7 +142,7 @@ impl Depthwise {
                 unsafe {
                     match self.isa.level() {
                         Level::Avx2 => words::run(&strip, io),
-                        _ if evex_vnni() => evex::run(&strip, io),
+                        _ if takes_evex() => evex::run(&strip, io),
                         _ => vex::run(&strip, io),
                     }
                 }

@@ -4,7 +4,7 @@
 
 use super::lanes::{Evex, Lanes, Madd, Vex, Zmm};
 use super::{Chunk, Loops, Outputs, PLANES, REACH, SIDE};
-use crate::isa::evex_vnni;
+use crate::isa::takes_evex;
 use crate::qconv::pack::LANES;
 use crate::qconv::tile::Tile;
 use crate::{Isa, Level};
@@ -17,7 +17,7 @@ pub(super) fn loops(isa: Isa) -> Option<Loops> {
     match isa.level() {
         Level::Portable => None,
         Level::Avx2 => Some(avx2::LOOPS),
-        Level::AvxVnni if evex_vnni() => Some(evex::LOOPS),
+        Level::AvxVnni if takes_evex() => Some(evex::LOOPS),
         Level::AvxVnni => Some(vex::LOOPS),
         Level::Avx512 => Some(avx512::LOOPS),
     }
