@@ -22,7 +22,7 @@ const ARROWS: [(&str, &[&str]); 9] = [
     ("ir", &["numerics"]),
     ("rewrite", &["ir"]),
     ("decompose", &["ir", "numerics", "rewrite"]),
-    ("quantize", &["ir", "numerics", "rewrite"]),
+    ("quantize", &["ir", "kernels", "numerics", "rewrite"]),
     ("kernels", &["numerics"]),
     ("runtime", &["decompose", "ir", "kernels", "numerics"]),
     ("formats", &["ir", "numerics"]),

@@ -14,6 +14,7 @@ pub mod isa;
 pub mod layer_norm;
 pub mod limit;
 pub mod lut;
+pub mod observe;
 pub mod pointwise;
 pub mod pool;
 pub mod qbinary;

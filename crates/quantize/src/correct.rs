@@ -7,6 +7,8 @@
 use crate::calibrate::Statistics;
 use crate::prepare::Prepared;
 use cleave_ir::{Arg, Graph, Kind, NodeId, Tensor};
+use cleave_kernels::Isa;
+use cleave_kernels::observe::{PARTS_BELOW, PARTS_ROWS, Parts, column_parts, sum_parts};
 use cleave_numerics::DType;
 use serde::{Deserialize, Serialize};
 
@@ -119,43 +121,25 @@ impl Exact {
     }
 }
 
-/// Elements whose parts an i32 holds the sum of.
-const BLOCK: usize = 512;
-
-/// Bits of the least magnitude that does not count in [`parts`].
-const FAR: i32 = 4096f32.to_bits() as i32;
-
-/// The bits of the greatest magnitude.
-fn farthest(x: &[f32]) -> i32 {
-    x.iter().fold(0, |far, v| (v.to_bits() as i32 & i32::MAX).max(far))
-}
-
-/// An element below 4096 as a multiple of 2⁻³¹: one of 2⁻⁹ and one of what is left, integers of 21 bits that a float's low
-/// bits hold, so that it vectorises.
-#[inline]
-fn parts(v: f32) -> (i32, i32) {
-    /// 1.5·2²³: adding it rounds to an integer, and leaves that in the low bits.
-    const MAGIC: f32 = 12_582_912.0;
-    let integer = |v: f32| (v.to_bits() as i32).wrapping_sub(MAGIC.to_bits() as i32);
-    let nearest = v * 512.0 + MAGIC;
-    let rest = v - (nearest - MAGIC) / 512.0;
-    (integer(nearest), integer(rest * 2_147_483_648.0 + MAGIC))
-}
-
-/// The sum of up to [`BLOCK`] elements in steps. What is not finite counts as 0.
+/// The sum of up to [`PARTS_ROWS`] elements in steps. What is not finite counts as 0.
 fn sum(x: &[f32]) -> i128 {
-    if farthest(x) >= FAR {
-        let one =
-            |v: &f32| if v.abs() < 4096.0 { sum(&[*v]) } else { ((f64::from(*v) / STEP) as i128).clamp(-MOST, MOST) };
-        return x.iter().filter(|v| v.is_finite()).map(one).sum();
+    match sum_parts(Isa::best(), x) {
+        Some(sum) => steps(sum),
+        None => x.iter().copied().map(one).sum(),
     }
-    let (mut coarse, mut fine) = (0i32, 0i32);
-    for v in x {
-        let (a, b) = parts(*v);
-        coarse = coarse.wrapping_add(a);
-        fine = fine.wrapping_add(b);
+}
+
+/// One element in steps.
+fn one(v: f32) -> i128 {
+    match v.abs() < PARTS_BELOW {
+        true => sum_parts(Isa::portable(), &[v]).map_or(0, steps),
+        false if v.is_finite() => ((f64::from(v) / STEP) as i128).clamp(-MOST, MOST),
+        false => 0,
     }
-    (i128::from(coarse) << 31) + (i128::from(fine) << 9)
+}
+
+fn steps(sum: Parts) -> i128 {
+    (i128::from(sum.coarse) << 31) + (i128::from(sum.fine) << 9)
 }
 
 /// Sums of the channels of a layer's input.
@@ -184,32 +168,25 @@ impl ChannelSums {
         let x = t.to_f32();
         let inner: usize = order.iter().skip_while(|d| **d != axis).skip(1).map(|d| sizes[*d]).product();
         if inner == 1 {
-            x.chunks(BLOCK * n).for_each(|rows| self.add_rows(rows));
+            x.chunks(PARTS_ROWS * n).for_each(|rows| self.add_rows(rows));
         } else {
             for (i, row) in x.chunks(inner.max(1)).enumerate() {
-                self.sums[i % n].add(row.chunks(BLOCK).map(sum).sum());
+                self.sums[i % n].add(row.chunks(PARTS_ROWS).map(sum).sum());
             }
         }
         self.count += (x.len() / n) as u64;
     }
 
-    /// Adds up to [`BLOCK`] rows of an element of each channel.
+    /// Adds up to [`PARTS_ROWS`] rows of an element of each channel.
     fn add_rows(&mut self, rows: &[f32]) {
         let n = self.sums.len();
-        if farthest(rows) >= FAR {
-            rows.iter().enumerate().for_each(|(i, v)| self.sums[i % n].add(sum(&[*v])));
+        let (mut coarse, mut fine) = (vec![0i32; n], vec![0i32; n]);
+        if !column_parts(Isa::best(), rows, &mut coarse, &mut fine) {
+            rows.iter().enumerate().for_each(|(i, v)| self.sums[i % n].add(one(*v)));
             return;
         }
-        let (mut coarse, mut fine) = (vec![0i32; n], vec![0i32; n]);
-        for row in rows.chunks_exact(n) {
-            for ((v, c), f) in row.iter().zip(&mut coarse).zip(&mut fine) {
-                let (a, b) = parts(*v);
-                *c = c.wrapping_add(a);
-                *f = f.wrapping_add(b);
-            }
-        }
-        for ((sum, c), f) in self.sums.iter_mut().zip(coarse).zip(fine) {
-            sum.add((i128::from(c) << 31) + (i128::from(f) << 9));
+        for ((sum, coarse), fine) in self.sums.iter_mut().zip(coarse).zip(fine) {
+            sum.add(steps(Parts { coarse, fine }));
         }
     }
 

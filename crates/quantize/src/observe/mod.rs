@@ -1,23 +1,28 @@
 //! Observers: what is remembered of a value while samples stream by, and the range that follows from it.
 //!
 //! An observer's memory does not grow with the data. Inner loops are written for the vectoriser: one pass
-//! for extrema, one for bins.
+//! for extrema ([`cleave_kernels::observe`]), one for bins.
 
 mod channels;
 mod grid;
-mod scan;
 mod search;
 mod tally;
 mod torch;
 
 pub use channels::ChannelObserver;
+pub use cleave_kernels::observe::Scan;
 pub use grid::GridHistogram;
-pub use scan::{Scan, scan};
 pub use torch::TorchHistogram;
 
 use crate::spec::{ObserverKind, Spec};
+use cleave_kernels::Isa;
 use cleave_numerics::{QParams, choose_qparams};
 use serde::{Deserialize, Serialize};
+
+/// Scans elements on the instruction set of this machine; all give the same.
+pub fn scan(x: &[f32]) -> Scan {
+    cleave_kernels::observe::scan(Isa::best(), x)
+}
 
 /// torch's averaging constant.
 const MOVING: f32 = 0.01;

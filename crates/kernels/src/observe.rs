@@ -1,0 +1,176 @@
+//! What calibration asks of every value: one pass over its elements for extrema, and one for sums.
+
+use crate::Isa;
+use crate::versions::versions;
+
+/// What a pass over a tensor finds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scan {
+    /// Least element; infinity if there is none.
+    pub min: f32,
+    /// Greatest element; negative infinity if there is none.
+    pub max: f32,
+    /// How many elements are exactly 0.
+    pub zeros: u64,
+    /// Whether an element is not a number. Extrema are those of the others.
+    pub nan: bool,
+}
+
+const LANES: usize = 32;
+
+/// Scans elements.
+pub fn scan(isa: Isa, x: &[f32]) -> Scan {
+    let mut all = Scan { min: f32::INFINITY, max: f32::NEG_INFINITY, zeros: 0, nan: false };
+    // Lane counters are 32 bits wide: blocks keep them from overflowing.
+    x.chunks(1 << 24).for_each(|block| scan_on(isa, block, &mut all));
+    all
+}
+
+versions! {
+    fn scan_on(block: &[f32], all: &mut Scan) => scan_block
+}
+
+#[inline(always)]
+fn scan_block(block: &[f32], all: &mut Scan) {
+    let (mut min, mut max) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
+    let (mut zeros, mut nans) = ([0u32; LANES], [0u32; LANES]);
+    let (rows, rest) = block.as_chunks::<LANES>();
+    for row in rows {
+        for i in 0..LANES {
+            let v = row[i];
+            min[i] = if v < min[i] { v } else { min[i] };
+            max[i] = if v > max[i] { v } else { max[i] };
+            zeros[i] += u32::from(v == 0.0);
+            nans[i] |= u32::from(v.is_nan());
+        }
+    }
+    for (i, &v) in rest.iter().enumerate() {
+        min[i] = if v < min[i] { v } else { min[i] };
+        max[i] = if v > max[i] { v } else { max[i] };
+        zeros[i] += u32::from(v == 0.0);
+        nans[i] |= u32::from(v.is_nan());
+    }
+    for i in 0..LANES {
+        all.min = all.min.min(min[i]);
+        all.max = all.max.max(max[i]);
+        all.zeros += u64::from(zeros[i]);
+        all.nan |= nans[i] != 0;
+    }
+}
+
+/// Sums of elements in fixed point, so that they do not depend on the order: one in units of 2⁻⁹, and what that leaves
+/// in units of 2⁻³¹. Valid while all magnitudes are below [`PARTS_BELOW`], and of at most [`PARTS_ROWS`] elements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// Units of 2⁻⁹.
+    pub coarse: i32,
+    /// Units of 2⁻³¹.
+    pub fine: i32,
+}
+
+/// Magnitudes that [`Parts`] do not hold begin here.
+pub const PARTS_BELOW: f32 = 4096.0;
+
+/// Elements whose [`Parts`] an i32 holds the sum of.
+pub const PARTS_ROWS: usize = 512;
+
+/// The sums of the columns of `rows`, of `coarse.len()` elements each, are added to `coarse` and `fine`; whether they are
+/// valid: a NaN is not.
+pub fn column_parts(isa: Isa, rows: &[f32], coarse: &mut [i32], fine: &mut [i32]) -> bool {
+    let mut farthest = 0;
+    column_parts_on(isa, rows, coarse, fine, &mut farthest);
+    farthest < PARTS_BELOW.to_bits()
+}
+
+/// The sum of all of `x`, if it is valid.
+pub fn sum_parts(isa: Isa, x: &[f32]) -> Option<Parts> {
+    let (mut sum, mut farthest) = (Parts::default(), 0);
+    sum_parts_on(isa, x, &mut sum, &mut farthest);
+    (farthest < PARTS_BELOW.to_bits()).then_some(sum)
+}
+
+versions! {
+    fn column_parts_on(rows: &[f32], coarse: &mut [i32], fine: &mut [i32], farthest: &mut u32) => columns
+}
+versions! {
+    fn sum_parts_on(x: &[f32], sum: &mut Parts, farthest: &mut u32) => elements
+}
+
+#[inline(always)]
+fn columns(rows: &[f32], coarse: &mut [i32], fine: &mut [i32], farthest: &mut u32) {
+    let mut far = 0;
+    for row in rows.chunks_exact(coarse.len().max(1)) {
+        for ((v, c), f) in row.iter().zip(&mut *coarse).zip(&mut *fine) {
+            let parts = parts(*v);
+            *c = c.wrapping_add(parts.coarse);
+            *f = f.wrapping_add(parts.fine);
+            far = far.max(v.to_bits() & i32::MAX as u32);
+        }
+    }
+    *farthest = far;
+}
+
+#[inline(always)]
+fn elements(x: &[f32], sum: &mut Parts, farthest: &mut u32) {
+    let (mut coarse, mut fine, mut far) = (0i32, 0i32, 0);
+    for v in x {
+        let parts = parts(*v);
+        coarse = coarse.wrapping_add(parts.coarse);
+        fine = fine.wrapping_add(parts.fine);
+        far = far.max(v.to_bits() & i32::MAX as u32);
+    }
+    (*sum, *farthest) = (Parts { coarse, fine }, far);
+}
+
+/// An element as integers of 21 bits that a float's low bits hold, so that it vectorises.
+#[inline(always)]
+fn parts(v: f32) -> Parts {
+    /// 1.5·2²³: adding it rounds to an integer, and leaves that in the low bits.
+    const MAGIC: f32 = 12_582_912.0;
+    let integer = |v: f32| (v.to_bits() as i32).wrapping_sub(MAGIC.to_bits() as i32);
+    let nearest = v * 512.0 + MAGIC;
+    let rest = v - (nearest - MAGIC) / 512.0;
+    Parts { coarse: integer(nearest), fine: integer(rest * 2_147_483_648.0 + MAGIC) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_extrema_zeros_and_nan_anywhere() {
+        for isa in Isa::all() {
+            let mut x: Vec<f32> = (0..1000).map(|i| (i as f32 - 500.0) / 8.0).collect();
+            assert_eq!(scan(isa, &x), Scan { min: -62.5, max: 62.375, zeros: 1, nan: false });
+            x[999] = f32::NAN;
+            assert_eq!(scan(isa, &x), Scan { min: -62.5, max: 62.25, zeros: 1, nan: true });
+            x[3] = f32::NEG_INFINITY;
+            assert_eq!(scan(isa, &x).min, f32::NEG_INFINITY);
+            assert_eq!(scan(isa, &[]).min, f32::INFINITY);
+        }
+    }
+
+    #[test]
+    fn parts_are_those_of_the_elements() {
+        let x: Vec<f32> = (0..510).map(|i| 4095.9 * (1.0 - i as f32 / 255.0)).collect();
+        let each: Vec<Parts> = x.iter().map(|v| parts(*v)).collect();
+        let total = each.iter().fold((0, 0), |(c, f), p| (c + p.coarse, f + p.fine));
+        let value = |(c, f): (i32, i32)| f64::from(c) / 512.0 + f64::from(f) / 2f64.powi(31);
+        assert!((value(total) - x.iter().map(|v| f64::from(*v)).sum::<f64>()).abs() < 1e-6);
+        for isa in Isa::all() {
+            assert_eq!(sum_parts(isa, &x), Some(Parts { coarse: total.0, fine: total.1 }));
+            let (mut coarse, mut fine) = (vec![0; 17], vec![0; 17]);
+            assert!(column_parts(isa, &x, &mut coarse, &mut fine));
+            for c in 0..17 {
+                let column = each[c..].iter().step_by(17).fold((0, 0), |(c, f), p| (c + p.coarse, f + p.fine));
+                assert_eq!((coarse[c], fine[c]), column);
+            }
+            for far in [4096.0, -1e9, f32::NAN, f32::NEG_INFINITY] {
+                let mut x = x.clone();
+                x[33] = far;
+                assert_eq!(sum_parts(isa, &x), None);
+                assert!(!column_parts(isa, &x, &mut coarse, &mut fine));
+            }
+        }
+    }
+}
