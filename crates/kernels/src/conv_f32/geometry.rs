@@ -41,7 +41,7 @@ pub(super) struct Span {
 }
 
 /// Taps `start + i · step`, `i < count`, that lie in `0..size`.
-fn span(start: isize, step: usize, count: usize, size: usize) -> Span {
+pub(super) fn span(start: isize, step: usize, count: usize, size: usize) -> Span {
     let before = |limit: isize| {
         let reach = (limit - start).max(0).cast_unsigned();
         // Windows are many, and a division takes as long as a few copies.

@@ -7,6 +7,7 @@ mod depthwise;
 mod geometry;
 mod lanes;
 mod transposed;
+mod winograd;
 
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ use depthwise::{Depthwise, MAX_TAPS, Weights};
 use geometry::{Geometry, Placement, Windows};
 use half::f16;
 use std::sync::Arc;
+use winograd::Winograd;
 
 /// What becomes of a convolution's results.
 #[derive(Clone, Debug, PartialEq)]
@@ -142,7 +144,7 @@ impl ConvF32 {
         let taps = shape.kh * shape.kw;
         let kind = if shape.is_depthwise() && taps <= MAX_TAPS {
             let mut room = vec![0.0; weights.len()];
-            Kind::Depthwise(Weights::new(shape.c_out, taps, E::widen(weights, &mut room), bias))
+            Kind::Depthwise(Weights::new(shape.c_out, taps, E::widen(isa, weights, &mut room), bias))
         } else {
             let k = taps * (shape.c_in / shape.groups);
             let at = |channel: usize, k_index: usize| weights[channel * k + k_index];
@@ -181,6 +183,7 @@ impl ConvF32 {
     pub fn kernel_name(&self) -> String {
         let tile = crate::gemm_f32::kernel(self.isa).name;
         match &*self.kind {
+            Kind::Dense(packed) if winograd::pays(&self.shape) => format!("winograd_f32{}_{tile}", packed.suffix()),
             Kind::Dense(packed) => format!("conv2d_f32{}_{tile}", packed.suffix()),
             Kind::Depthwise(_) => format!("dwconv2d_f32_{}", self.isa.level().name()),
         }
@@ -190,6 +193,9 @@ impl ConvF32 {
     pub fn scratch_bytes(&self, threads: usize) -> usize {
         let s = &self.shape;
         match *self.kind {
+            Kind::Dense(_) if winograd::pays(s) => {
+                winograd::scratch_bytes(self.isa, s, self.epilogue.is_program(), threads)
+            }
             Kind::Dense(_) => Driver::scratch_bytes(self.isa, s.kh * s.kw * (s.c_in / s.groups), threads),
             Kind::Depthwise(_) => depthwise::scratch_bytes(s.c_out, self.epilogue.is_program(), threads),
         }
@@ -227,6 +233,13 @@ impl ConvF32 {
         match &*self.kind {
             Kind::Depthwise(weights) => {
                 Depthwise { isa: self.isa, geometry, place, weights, x, finish }.run(pool, scratch)
+            }
+            Kind::Dense(packed) if winograd::pays(s) => {
+                let winograd = Winograd { isa: self.isa, geometry, c_out: s.c_out, place, x, finish };
+                match packed {
+                    Packed::F32(panels) => winograd.run(pool, panels, scratch),
+                    Packed::F16(panels) => winograd.run(pool, panels, scratch),
+                }
             }
             Kind::Dense(packed) => {
                 let (k, n) = (s.kh * s.kw * (s.c_in / s.groups), s.c_out / s.groups);

@@ -2,7 +2,7 @@ use super::*;
 use crate::pointwise::{Binary, Builder, Data, Input, Layout, Output, Quantize, Rounding, Unary};
 
 /// Values that are no dyadic fractions, so that the order of sums shows in the bits.
-fn values(n: usize, seed: u32) -> Vec<f32> {
+pub(super) fn values(n: usize, seed: u32) -> Vec<f32> {
     let mut state = seed;
     (0..n)
         .map(|_| {
@@ -13,7 +13,7 @@ fn values(n: usize, seed: u32) -> Vec<f32> {
 }
 
 /// The definition, tap by tap.
-fn reference(s: &ConvShape, x: &[f32], w: &[f32], bias: &[f32], lo: f32, hi: f32) -> Vec<f32> {
+pub(super) fn reference(s: &ConvShape, x: &[f32], w: &[f32], bias: &[f32], lo: f32, hi: f32) -> Vec<f32> {
     let (ci, co) = (s.c_in / s.groups, s.c_out / s.groups);
     let mut y = Vec::with_capacity(s.out_len());
     for (n, oy) in (0..s.n * s.oh()).map(|i| (i / s.oh(), i % s.oh())) {
@@ -203,7 +203,7 @@ fn halves(n: usize, seed: u32) -> Vec<f16> {
     values(n, seed).into_iter().enumerate().map(of).collect()
 }
 
-fn bits(y: &[f32]) -> Vec<u32> {
+pub(super) fn bits(y: &[f32]) -> Vec<u32> {
     y.iter().map(|v| v.to_bits()).collect()
 }
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "AVX2 loads and stores through pointers")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
-use super::{Element, KB, Kernel, LDA, Task};
+use super::{Element, KB, Kernel, Task};
 use half::f16;
 use std::arch::x86_64::*;
 
@@ -58,7 +58,8 @@ fn run<E: Load>(t: &Task<'_, E>) {
 unsafe fn tile<E: Load, const R: usize, const V: usize>(t: &Task<'_, E>) {
     let mut acc = [[_mm256_setzero_ps(); V]; R];
     let mut b = t.b.as_ptr();
-    // SAFETY: `bias` holds `width = 8 V` floats and `b` `k` rows of as many; `a` holds blocks of 6 rows of LDA.
+    let pitch = t.pitch;
+    // SAFETY: `bias` holds `width = 8 V` floats and `b` `k` rows of as many; `a` holds blocks of 6 rows of `pitch`.
     unsafe {
         for r in 0..R {
             for v in 0..V {
@@ -66,7 +67,7 @@ unsafe fn tile<E: Load, const R: usize, const V: usize>(t: &Task<'_, E>) {
             }
         }
         for start in (0..t.k).step_by(KB) {
-            let a = t.a.as_ptr().add(start / KB * MR * LDA);
+            let a = t.a.as_ptr().add(start / KB * MR * pitch);
             for k in 0..KB.min(t.k - start) {
                 let mut bs = [_mm256_setzero_ps(); V];
                 for v in 0..V {
@@ -74,7 +75,7 @@ unsafe fn tile<E: Load, const R: usize, const V: usize>(t: &Task<'_, E>) {
                 }
                 b = b.add(8 * V);
                 for r in 0..R {
-                    let x = _mm256_set1_ps(*a.add(r * LDA + k));
+                    let x = _mm256_set1_ps(*a.add(r * pitch + k));
                     for v in 0..V {
                         acc[r][v] = _mm256_fmadd_ps(x, bs[v], acc[r][v]);
                     }
@@ -87,6 +88,10 @@ unsafe fn tile<E: Load, const R: usize, const V: usize>(t: &Task<'_, E>) {
     for r in 0..R {
         let at = t.at[r];
         for v in 0..V {
+            if t.add {
+                // SAFETY: `check` has bounded `at + cols`, and `cols = 8 V` where sums are added.
+                acc[r][v] = _mm256_add_ps(acc[r][v], unsafe { _mm256_loadu_ps(t.out.as_mut_ptr().add(at + v * 8)) });
+            }
             let left = t.cols.saturating_sub(v * 8).min(8);
             let y = _mm256_min_ps(hi, _mm256_max_ps(lo, acc[r][v]));
             let mut whole = [0.0f32; 8];

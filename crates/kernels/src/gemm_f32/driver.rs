@@ -197,7 +197,8 @@ impl<E: Element> Product<'_, E> {
             let a = &block[t * tile_len..(t + 1) * tile_len];
             let mut places = [0; MAX_ROWS / MAX_TILES];
             let rows = at.len();
-            let task = |clamp, out, at| Task { rows, cols, width, k, a, bias, b, clamp, out, at };
+            let task =
+                |clamp, out, at| Task { rows, cols, width, k, a, pitch: LDA, add: false, bias, b, clamp, out, at };
             match finish {
                 Finish::Store { clamp, out } => {
                     places.iter_mut().zip(at).for_each(|(p, at)| *p = at + channel);

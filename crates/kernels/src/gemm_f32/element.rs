@@ -3,6 +3,7 @@
 use super::{Kernel, Packed, Panels, portable};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
+use crate::versions::versions;
 use crate::{Isa, Level};
 use bytemuck::Pod;
 use half::f16;
@@ -21,7 +22,38 @@ pub(crate) trait Element: Pod + Send + Sync {
     fn pack(panels: Panels<Self>) -> Packed;
 
     /// Elements as floats: themselves, or in `room`, which is as long.
-    fn widen<'a>(from: &'a [Self], room: &'a mut [f32]) -> &'a [f32];
+    fn widen<'a>(isa: Isa, from: &'a [Self], room: &'a mut [f32]) -> &'a [f32];
+    /// Nine lines of `count` elements that lie `step` apart, as floats, and how far apart those lie.
+    fn widen_lines<'a>(
+        isa: Isa,
+        from: &'a [Self],
+        step: usize,
+        count: usize,
+        room: &'a mut [f32],
+    ) -> (&'a [f32], usize);
+}
+
+/// A half as a float, in arithmetic that is vectorised: the exponent is put right by a product, which is exact, that of
+/// infinities and NaNs by hand.
+#[inline(always)]
+fn float(half: f16) -> f32 {
+    let bits = u32::from(half.to_bits());
+    let magnitude = (bits & 0x7fff) << 13;
+    let scaled = (f32::from_bits(magnitude) * f32::from_bits((127 + 112) << 23)).to_bits();
+    let quiet = if magnitude > 0x0f80_0000 { 0x0040_0000 } else { 0 };
+    let widened = if magnitude >= 0x0f80_0000 { magnitude | 0x7f80_0000 | quiet } else { scaled };
+    f32::from_bits(widened | (bits & 0x8000) << 16)
+}
+
+#[inline(always)]
+fn widen(from: &[f16], room: &mut [f32]) {
+    for (to, half) in room.iter_mut().zip(from) {
+        *to = float(*half);
+    }
+}
+
+versions! {
+    fn widen_on(from: &[f16], room: &mut [f32]) => widen
 }
 
 /// The kernels of a type that has them all.
@@ -47,8 +79,12 @@ impl Element for f32 {
         Packed::F32(panels)
     }
 
-    fn widen<'a>(from: &'a [f32], _: &'a mut [f32]) -> &'a [f32] {
+    fn widen<'a>(_: Isa, from: &'a [f32], _: &'a mut [f32]) -> &'a [f32] {
         from
+    }
+
+    fn widen_lines<'a>(_: Isa, from: &'a [f32], step: usize, _: usize, _: &'a mut [f32]) -> (&'a [f32], usize) {
+        (from, step)
     }
 }
 
@@ -60,8 +96,36 @@ impl Element for f16 {
         Packed::F16(panels)
     }
 
-    fn widen<'a>(from: &'a [f16], room: &'a mut [f32]) -> &'a [f32] {
-        room.iter_mut().zip(from).for_each(|(to, v)| *to = v.to_f32_const());
+    fn widen<'a>(isa: Isa, from: &'a [f16], room: &'a mut [f32]) -> &'a [f32] {
+        widen_on(isa, from, room);
         room
+    }
+
+    fn widen_lines<'a>(
+        isa: Isa,
+        from: &'a [f16],
+        step: usize,
+        count: usize,
+        room: &'a mut [f32],
+    ) -> (&'a [f32], usize) {
+        for (from, to) in from.chunks(step).zip(room.chunks_exact_mut(count)) {
+            widen_on(isa, &from[..count], to);
+        }
+        (room, count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_half_widens_to_its_float() {
+        let halves: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+        let mut room = vec![0.0; halves.len()];
+        for isa in Isa::all() {
+            let floats = f16::widen(isa, &halves, &mut room);
+            assert!(halves.iter().zip(floats).all(|(h, f)| h.to_f32_const().to_bits() == f.to_bits()), "{isa:?}");
+        }
     }
 }

@@ -29,7 +29,8 @@ use crate::{Isa, SharedMut};
 
 /// Depth of a block of the left-hand side.
 pub(crate) const KB: usize = 256;
-/// Elements from row to row within a block: a little more than its depth, so that rows fall into different sets.
+/// Elements from row to row within a gathered block: a little more than its depth, so that rows fall into different
+/// sets.
 pub(crate) const LDA: usize = KB + 16;
 
 /// A register tile's shape, the same for all elements, and its code.
@@ -55,8 +56,12 @@ pub(crate) struct Task<'a, E> {
     pub(crate) width: usize,
     /// Depth.
     pub(crate) k: usize,
-    /// Blocks `[k / KB][mr][LDA]`.
+    /// Blocks `[k / KB][mr][pitch]`.
     pub(crate) a: &'a [f32],
+    /// Elements from row to row within a block.
+    pub(crate) pitch: usize,
+    /// Whether sums are added to what is stored.
+    pub(crate) add: bool,
     /// One for each column of the panel.
     pub(crate) bias: &'a [f32],
     /// `[k][width]`.
@@ -74,7 +79,10 @@ impl<E> Task<'_, E> {
     fn check(&self, mr: usize) {
         let blocks = self.k.div_ceil(KB);
         assert!((1..=mr).contains(&self.rows) && self.cols <= self.width && self.rows <= self.at.len());
-        assert!(self.a.len() >= blocks * mr * LDA);
+        let last = self.k.saturating_sub(1) % KB;
+        let reach = (blocks.saturating_sub(1) * mr + self.rows - 1) * self.pitch + last;
+        assert!(self.k == 0 || reach < self.a.len() && (blocks == 1 || self.pitch >= KB));
+        assert!(!self.add || self.cols == self.width);
         assert!(self.bias.len() >= self.width && self.b.len() >= self.k * self.width);
         assert!(self.at[..self.rows].iter().all(|at| at + self.cols <= self.out.len()));
     }

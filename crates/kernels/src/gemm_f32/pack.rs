@@ -68,6 +68,12 @@ impl<E: Element> Panels<E> {
         }
         Panels { data, bias: biases }
     }
+
+    /// The panel of one product that starts at column `col`, `[k][width]`, and its biases.
+    pub(crate) fn panel(&self, kernel: &Kernel<E>, [k, n]: [usize; 2], col: usize) -> (&[E], &[f32]) {
+        let width = width(kernel, n, col);
+        (&self.data[col * k..][..k * width], &self.bias[col..][..width])
+    }
 }
 
 /// Packed weights of either type.

@@ -1,7 +1,8 @@
 //! 4×64 (and 4×32) tiles in plain Rust: wide ones, so that the loop over a row is worth vectorising.
 #![allow(unsafe_code, reason = "rows of a shared output")]
 
-use super::{Element, KB, Kernel, LDA, Task};
+use super::{Element, KB, Kernel, Task};
+use crate::Isa;
 use crate::pointwise::math::{clamp, fma};
 
 const MR: usize = 4;
@@ -24,18 +25,21 @@ fn tile<E: Element, const W: usize>(t: &Task<'_, E>) {
     sums.iter_mut().for_each(|acc| acc.copy_from_slice(&t.bias[..W]));
     let mut room = [[0.0; W]; DEPTH];
     for (part, from) in t.b[..t.k * W].chunks(DEPTH * W).enumerate() {
-        let lines = E::widen(from, &mut room.as_flattened_mut()[..from.len()]).as_chunks::<W>().0;
+        let lines = E::widen(Isa::portable(), from, &mut room.as_flattened_mut()[..from.len()]).as_chunks::<W>().0;
         let k = part * DEPTH;
         for (r, acc) in sums[..t.rows].iter_mut().enumerate() {
-            let a = &t.a[k / KB * MR * LDA + r * LDA + k % KB..][..lines.len()];
+            let a = &t.a[(k / KB * MR + r) * t.pitch + k % KB..][..lines.len()];
             for (x, b) in a.iter().zip(lines) {
                 acc.iter_mut().zip(b).for_each(|(lane, b)| *lane = fma(*x, *b, *lane));
             }
         }
     }
-    for (acc, at) in sums.iter().zip(&t.at[..t.rows]) {
+    for (acc, at) in sums.iter_mut().zip(&t.at[..t.rows]) {
         // SAFETY: tiles are disjoint, see `Driver::run`.
         let to = unsafe { t.out.slice(*at..at + t.cols) };
+        if t.add {
+            acc.iter_mut().zip(&*to).for_each(|(acc, to)| *acc += to);
+        }
         to.iter_mut().zip(acc).for_each(|(to, v)| *to = clamp(*v, t.clamp.0, t.clamp.1));
     }
 }
