@@ -158,7 +158,7 @@ impl Winograd {
         let packed = pack::columns(&unfolded, isa, order, PLANES * src.c_group)?;
         let mut weights = AlignedVec::zeroed(packed.bias.len() * PLANES * src.c_group);
         for b in &packed.blocks {
-            weights::pack_block(src, order, b, together(isa, b), &mut weights[b.start..]);
+            weights::pack_block(isa, src, order, b, together(isa, b), &mut weights[b.start..]);
         }
         let zx = src.zx.unwrap_or(0);
         Ok(Winograd { isa, geometry: geometry.clone(), packed, weights, epilogue: epilogue.clone(), zx })
