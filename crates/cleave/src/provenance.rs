@@ -47,16 +47,20 @@ pub struct Source {
 }
 
 impl Source {
-    /// A model's file with its fingerprint.
+    /// A model's file with its fingerprints.
+    pub fn new(model: &Identity, sha256: String) -> Source {
+        Source { name: model.name.clone(), sha256, graph: format!("{:016x}", model.hash) }
+    }
+
+    /// The SHA-256 of a file, in hexadecimal digits.
     ///
     /// # Errors
     /// A file that cannot be read.
-    pub fn new(path: &Path, model: &Identity) -> Result<Source> {
+    pub fn sha256(path: &Path) -> Result<String> {
         let fail = |e| Error::other(format!("{}: cannot be read: {e}", path.display()));
         let mut digest = Sha256::new();
         std::io::copy(&mut std::fs::File::open(path).map_err(fail)?, &mut digest).map_err(fail)?;
-        let sha256 = digest.finalize().iter().map(|b| format!("{b:02x}")).collect();
-        Ok(Source { name: model.name.clone(), sha256, graph: format!("{:016x}", model.hash) })
+        Ok(digest.finalize().iter().map(|b| format!("{b:02x}")).collect())
     }
 }
 

@@ -211,7 +211,13 @@ pub fn find(name: &str) -> Result<&'static Op> {
     op.ok_or_else(|| IrError::UnknownOp(name.into()))
 }
 
+static OVERLOADS: LazyLock<IndexMap<&'static str, Vec<&'static Op>>> = LazyLock::new(|| {
+    let mut map: IndexMap<_, Vec<_>> = IndexMap::new();
+    all().filter(|o| !o.name.starts_with("prims.")).for_each(|o| map.entry(o.base()).or_default().push(o));
+    map
+});
+
 /// The ops with this bare name (`conv2d`, `add`): its overloads. Prims go by their full names only.
-pub fn overloads(base: &str) -> Vec<&'static Op> {
-    all().filter(|o| o.base() == base && !o.name.starts_with("prims.")).collect()
+pub fn overloads(base: &str) -> &'static [&'static Op] {
+    OVERLOADS.get(base).map_or(&[], |ops| ops)
 }

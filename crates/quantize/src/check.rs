@@ -114,11 +114,18 @@ fn within(g: &Graph, node: &Node, l: &Levels) -> Result<()> {
         }
     }
     if let Some(t) = constant(g, node, "input").filter(|t| t.dtype() == l.dtype && Some((min, max)) != whole)
+        && !bytes_are_within(t, l.range)
         && let Some(q) = t.to_i64().iter().find(|q| !inside(q))
     {
         return broken(format!("{name}: the level {q} lies outside of [{min}, {max}]"));
     }
     Ok(())
+}
+
+/// Whether a tensor is of bytes, as most weights are, and all are within a range: a loop without an early end vectorises.
+fn bytes_are_within(t: &Tensor, [min, max]: [i64; 2]) -> bool {
+    let (Some(x), Ok(min), Ok(max)) = (t.elements::<i8>(), i8::try_from(min), i8::try_from(max)) else { return false };
+    x.chunks(4096).all(|part| part.iter().fold(true, |all, v| all & (*v >= min) & (*v <= max)))
 }
 
 /// A dequantize against the quantize that feeds it.

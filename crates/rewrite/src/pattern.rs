@@ -318,7 +318,7 @@ pub(crate) fn named(name: &str) -> Vec<&'static Op> {
     if let Some((_, class)) = CLASSES.iter().find(|(n, _)| *n == name) {
         return op::all().filter(|o| o.class == *class && !o.schema.mutates()).collect();
     }
-    let mut ops = op::overloads(name);
+    let mut ops = op::overloads(name).to_vec();
     if ops.is_empty() {
         ops.extend(op::find(name).ok());
     }

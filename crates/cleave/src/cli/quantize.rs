@@ -142,6 +142,8 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     if a.calib.is_none() && a.images.given() {
         return Err(Error::other("options for images are for --calib DATA; there is none"));
     }
+    let path = a.model.clone();
+    let sha256 = std::thread::spawn(move || Source::sha256(&path));
     let mut export = cleave_formats::read(&a.model)?;
     if !a.bind.is_empty() {
         export = cleave_ir::transform::bind(&export, &given_sizes(&export, &a.bind)?)?;
@@ -174,7 +176,8 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
     let mut seconds = q.seconds.clone();
     seconds.insert_before(0, "read", read);
     q.converted.plan.notes.extend(format.caveat(&q.converted.graph).map(String::from));
-    let source = Source::new(&a.model, &calibration.model)?;
+    let sha256 = sha256.join().map_err(|_| Error::other("hashing the model panicked"))??;
+    let source = Source::new(&calibration.model, sha256);
     let provenance = Provenance::new(source, &q, &settings, calibration.runs.clone());
     let written = if bad {
         Err(Error::other(failure(a, &q, &judged)))

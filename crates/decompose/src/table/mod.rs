@@ -293,7 +293,7 @@ fn resolve(name: &str) -> Result<Vec<&'static Op>> {
     }
     match op::overloads(name.strip_prefix("aten.").unwrap_or(name)) {
         ops if ops.is_empty() => Err(DecomposeError::UnknownOp(name.into())),
-        ops => Ok(ops),
+        ops => Ok(ops.to_vec()),
     }
 }
 
