@@ -1,7 +1,8 @@
 //! f32 convolutions over channels-last activations: implicit matrix products, depthwise, transposed.
 //!
 //! Every output is one chain of fused multiply-adds from the bias, over the kernel's rows, columns and channels
-//! in that order, padding counting as zeros: the same bits on every instruction set and thread count.
+//! in that order, padding counting as zeros: the same bits on every instruction set and thread count. Where Winograd's
+//! transforms pay (`winograd`), sums are others, but the same everywhere too.
 
 mod depthwise;
 mod geometry;

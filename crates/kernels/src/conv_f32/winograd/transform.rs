@@ -83,15 +83,15 @@ pub(super) struct WeightsTask<'a> {
     pub(super) g: &'a [f32],
     pub(super) step: usize,
     pub(super) lanes: usize,
+    /// How far behind those that are needed next lie.
+    pub(super) ahead: usize,
     pub(super) u: &'a mut [f32],
     pub(super) plane: usize,
 }
 
-/// A patch, and the terms of some of its channels.
+/// A slice of a patch's channels, and its terms.
 pub(super) struct InputTask<'a> {
-    pub(super) x: &'a [f32],
-    /// Where each pixel's channels begin; `None` outside the image.
-    pub(super) patch: &'a [Option<usize>; TERMS],
+    pub(super) patch: [&'a [f32]; TERMS],
     pub(super) channels: usize,
     pub(super) v: &'a mut [[f32; DEPTH]; TERMS],
 }
@@ -141,12 +141,16 @@ impl Task for WeightsTask<'_> {
         let (g, u) = (self.g.as_ptr(), self.u.as_mut_ptr());
         // SAFETY: the caller's promise.
         unsafe {
-            let tap = |i: usize| V::load(g.add(i * self.step + lane));
-            let columns: [_; 3] = [
-                weights_line([tap(0), tap(3), tap(6)]),
-                weights_line([tap(1), tap(4), tap(7)]),
-                weights_line([tap(2), tap(5), tap(8)]),
-            ];
+            let mut columns = [[V::splat(0.0); PATCH]; 3];
+            for j in 0..3 {
+                let mut column = [V::splat(0.0); 3];
+                for i in 0..3 {
+                    let from = g.add((i * 3 + j) * self.step + lane);
+                    column[i] = V::load(from);
+                    V::fetch(from.wrapping_add(self.ahead));
+                }
+                columns[j] = weights_line(column);
+            }
             for i in 0..PATCH {
                 let line = weights_line([columns[0][i], columns[1][i], columns[2][i]]);
                 for j in 0..PATCH {
@@ -157,12 +161,9 @@ impl Task for WeightsTask<'_> {
     }
 }
 
-/// Zeros for what lies outside the image.
-static OUTSIDE: [f32; DEPTH] = [0.0; DEPTH];
-
 impl Task for InputTask<'_> {
     fn check(&self) {
-        assert!(self.channels <= DEPTH && self.patch.iter().flatten().all(|at| at + self.channels <= self.x.len()));
+        assert!(self.channels <= DEPTH && self.patch.iter().all(|pixel| self.channels <= pixel.len()));
     }
 
     fn end(&self) -> usize {
@@ -178,11 +179,7 @@ impl Task for InputTask<'_> {
             for j in 0..PATCH {
                 let mut column = [V::splat(0.0); PATCH];
                 for i in 0..PATCH {
-                    let from = match self.patch[i * PATCH + j] {
-                        Some(at) => self.x.as_ptr().add(at),
-                        None => OUTSIDE.as_ptr(),
-                    };
-                    column[i] = V::load(from.add(lane));
+                    column[i] = V::load(self.patch[i * PATCH + j].as_ptr().add(lane));
                 }
                 columns[j] = input_line(column);
             }
@@ -240,7 +237,7 @@ impl Task for OutputTask<'_> {
     }
 }
 
-/// All lanes of a task: whole registers, then one by one.
+/// All lanes of a task: whole registers, of which the last one repeats some lanes; one by one where they fill none.
 #[inline(always)]
 unsafe fn lanes<V: Vector, T: Task>(task: &mut T) {
     let (mut lane, end) = (0, task.end());
@@ -249,6 +246,9 @@ unsafe fn lanes<V: Vector, T: Task>(task: &mut T) {
         while lane + V::LANES <= end {
             task.run::<V>(lane);
             lane += V::LANES;
+        }
+        if lane < end && end >= V::LANES {
+            return task.run::<V>(end - V::LANES);
         }
         while lane < end {
             task.run::<f32>(lane);

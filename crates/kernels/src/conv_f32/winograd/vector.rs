@@ -19,6 +19,8 @@ pub(super) trait Vector: Copy {
     unsafe fn mul(self, b: Self) -> Self;
     /// `self · b + c`, rounded once.
     unsafe fn fma(self, b: Self, c: Self) -> Self;
+    /// Asks for the cache line, perhaps; the address may be anything.
+    fn fetch(from: *const f32);
     /// [`math::clamp`]
     unsafe fn clamp(self, lo: Self, hi: Self) -> Self;
 }
@@ -62,6 +64,9 @@ impl Vector for f32 {
     unsafe fn fma(self, b: f32, c: f32) -> f32 {
         math::fma(self, b, c)
     }
+
+    #[inline(always)]
+    fn fetch(_: *const f32) {}
 
     #[inline(always)]
     unsafe fn clamp(self, lo: f32, hi: f32) -> f32 {
@@ -120,6 +125,12 @@ macro_rules! vector {
             #[target_feature(enable = $features)]
             unsafe fn fma(self, b: Self, c: Self) -> Self {
                 $fma(self, b, c)
+            }
+
+            #[inline(always)]
+            fn fetch(from: *const f32) {
+                // SAFETY: a hint, which every machine of the architecture takes.
+                unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast()) }
             }
 
             #[inline]
