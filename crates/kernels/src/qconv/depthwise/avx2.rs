@@ -124,32 +124,27 @@ struct Strip<'a> {
 const MOST: usize = 8;
 
 impl Depthwise {
-    /// One strip of output rows of a block: as many as share staged columns.
+    /// One strip of output rows: as many as share staged columns.
     ///
     /// # Safety
     /// The level's instructions are there; `io` is valid for the geometry; the scratch has [`Depthwise::staged_bytes`].
-    pub(super) unsafe fn strip_avx2(
-        &self,
-        image: usize,
-        rows: Range<usize>,
-        io: &Io<'_>,
-        block: &Block,
-        scratch: &mut [u8],
-    ) {
+    pub(super) unsafe fn strip_avx2(&self, image: usize, rows: Range<usize>, io: &Io<'_>, scratch: &mut [u8]) {
         let g = &self.geometry;
         let pitch = self.groups() * 4 * BYTES;
-        for ox in (0..g.ow).step_by(self.strip_columns) {
-            let count = self.strip_columns.min(g.ow - ox);
-            let (staged, columns) = (scratch.as_mut_ptr(), self.columns(block));
-            let oy = rows.start;
-            let two = rows.len() == 2;
-            let strip = Strip { dw: self, block, staged, pitch, columns, image, oy, two, ox, count };
-            // SAFETY: as the caller's; the scratch holds a strip.
-            unsafe {
-                match self.isa.level() {
-                    Level::Avx2 => words::run(&strip, io),
-                    _ if takes_evex() => evex::run(&strip, io),
-                    _ => vex::run(&strip, io),
+        for block in &self.blocks {
+            for ox in (0..g.ow).step_by(self.strip_columns) {
+                let count = self.strip_columns.min(g.ow - ox);
+                let (staged, columns) = (scratch.as_mut_ptr(), self.columns(block));
+                let oy = rows.start;
+                let two = rows.len() == 2;
+                let strip = Strip { dw: self, block, staged, pitch, columns, image, oy, two, ox, count };
+                // SAFETY: as the caller's; the scratch holds a strip.
+                unsafe {
+                    match self.isa.level() {
+                        Level::Avx2 => words::run(&strip, io),
+                        _ if takes_evex() => evex::run(&strip, io),
+                        _ => vex::run(&strip, io),
+                    }
                 }
             }
         }

@@ -195,27 +195,22 @@ macro_rules! each_rows {
 pub(super) use each_rows;
 
 impl Depthwise {
-    /// Output rows of a block that share staged columns.
+    /// Output rows that share staged columns.
     ///
     /// # Safety
     /// AVX-512 is there; `io` is valid for the geometry; the scratch has [`Depthwise::staged_bytes`].
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
-    pub(super) unsafe fn strip_avx512(
-        &self,
-        image: usize,
-        rows: Range<usize>,
-        io: &Io<'_>,
-        b: &Block,
-        scratch: &mut [u8],
-    ) {
-        // SAFETY: as the caller's.
-        unsafe {
-            match b.lanes {
-                32 if self.is_narrow(b) => self.strip_narrow::<__m256i>(image, rows, io, b, scratch),
-                16 if self.is_narrow(b) => self.strip_narrow::<__m128i>(image, rows, io, b, scratch),
-                64 => self.strip_of::<__m512i>(image, rows, io, b, scratch),
-                32 => self.strip_of::<__m256i>(image, rows, io, b, scratch),
-                _ => self.strip_of::<__m128i>(image, rows, io, b, scratch),
+    pub(super) unsafe fn strip_avx512(&self, image: usize, rows: Range<usize>, io: &Io<'_>, scratch: &mut [u8]) {
+        for b in &self.blocks {
+            // SAFETY: as the caller's.
+            unsafe {
+                match b.lanes {
+                    32 if self.is_narrow(b) => self.strip_narrow::<__m256i>(image, rows.clone(), io, b, scratch),
+                    16 if self.is_narrow(b) => self.strip_narrow::<__m128i>(image, rows.clone(), io, b, scratch),
+                    64 => self.strip_of::<__m512i>(image, rows.clone(), io, b, scratch),
+                    32 => self.strip_of::<__m256i>(image, rows.clone(), io, b, scratch),
+                    _ => self.strip_of::<__m128i>(image, rows.clone(), io, b, scratch),
+                }
             }
         }
     }

@@ -47,29 +47,24 @@ impl Depthwise {
         [g.kh, g.kw] == [3, 3] && g.stride == [2, 2] && g.dilation == [1, 1]
     }
 
-    /// One output row of a block.
+    /// One output row.
     ///
     /// # Safety
     /// AVX-512 is there; `io` is valid for the geometry, which is 3×3 at stride 2.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2")]
-    pub(super) unsafe fn row_stride2_avx512(
-        &self,
-        image: usize,
-        oy: usize,
-        io: &Io<'_>,
-        b: &Block,
-        scratch: &mut [u8],
-    ) {
-        // SAFETY: as the caller's.
-        unsafe {
-            match (b.lanes, self.epilogue.path) {
-                (32, _) if self.is_narrow(b) => self.strip_narrow::<__m256i>(image, oy..oy + 1, io, b, scratch),
-                (16, _) if self.is_narrow(b) => self.strip_narrow::<__m128i>(image, oy..oy + 1, io, b, scratch),
-                (64, Path::Plain) => self.slide::<__m512i, PLAIN>(image, oy, io, b),
-                (64, Path::Activation) => self.slide::<__m512i, ACTIVATION>(image, oy, io, b),
-                (64, _) => self.slide::<__m512i, GENERAL>(image, oy, io, b),
-                (32, _) => self.slide::<__m256i, GENERAL>(image, oy, io, b),
-                (..) => self.slide::<__m128i, GENERAL>(image, oy, io, b),
+    pub(super) unsafe fn row_stride2_avx512(&self, image: usize, oy: usize, io: &Io<'_>, scratch: &mut [u8]) {
+        for b in &self.blocks {
+            // SAFETY: as the caller's.
+            unsafe {
+                match (b.lanes, self.epilogue.path) {
+                    (32, _) if self.is_narrow(b) => self.strip_narrow::<__m256i>(image, oy..oy + 1, io, b, scratch),
+                    (16, _) if self.is_narrow(b) => self.strip_narrow::<__m128i>(image, oy..oy + 1, io, b, scratch),
+                    (64, Path::Plain) => self.slide::<__m512i, PLAIN>(image, oy, io, b),
+                    (64, Path::Activation) => self.slide::<__m512i, ACTIVATION>(image, oy, io, b),
+                    (64, _) => self.slide::<__m512i, GENERAL>(image, oy, io, b),
+                    (32, _) => self.slide::<__m256i, GENERAL>(image, oy, io, b),
+                    (..) => self.slide::<__m128i, GENERAL>(image, oy, io, b),
+                }
             }
         }
     }

@@ -1,15 +1,15 @@
 //! The general depthwise kernel in plain Rust.
 #![allow(unsafe_code, reason = "taps are read through their addresses")]
 
-use super::{Block, Depthwise, Pixel};
+use super::{Depthwise, Pixel};
 use crate::qconv::pack::LANES;
 use crate::qconv::portable::store;
 
 impl Depthwise {
     /// # Safety
-    /// The taps and the output are valid for the channels of the blocks.
-    pub(super) unsafe fn pixel_portable(&self, p: &Pixel<'_>, blocks: &[Block]) {
-        for b in blocks {
+    /// The taps and the output are valid for all channels.
+    pub(super) unsafe fn pixel_portable(&self, p: &Pixel<'_>) {
+        for b in &self.blocks {
             // SAFETY: within `width`, every tap, the output and the residual have the block's channels.
             unsafe {
                 let columns = self.columns(b);

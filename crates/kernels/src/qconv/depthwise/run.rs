@@ -1,14 +1,14 @@
-//! The driver of the depthwise kernels: output rows or channels over threads, taps and borders.
+//! The driver of the depthwise kernels: output rows over threads, taps and borders.
 #![allow(unsafe_code, reason = "threads write disjoint output rows through one pointer")]
 
-use super::{Block, Depthwise, Pixel};
+use super::{Depthwise, Pixel};
 use crate::qconv::dense::Io;
 use crate::qconv::program::ProgramRun;
 use crate::{Level, SharedMut, ThreadPool};
 use std::ops::Range;
 
-/// Takes a task, an image, output rows that are taken together, blocks beside each other, and the task's scratch.
-type StripFn<'a> = dyn Fn(usize, usize, Range<usize>, &[Block], &mut [u8]) + Sync + 'a;
+/// Takes a task, an image, output rows that are taken together and the task's scratch.
+type StripFn<'a> = dyn Fn(usize, usize, Range<usize>, &mut [u8]) + Sync + 'a;
 
 /// Rows at multiples of which threads may part.
 const PARTED: usize = 2;
@@ -17,9 +17,7 @@ impl Depthwise {
     /// Runs all images. The caller has checked the lengths of everything.
     pub fn run(&self, pool: &ThreadPool, io: &Io<'_>, scratch: &mut [u8]) {
         // SAFETY: lengths were checked, and strips are disjoint.
-        self.split(pool, scratch, &|_, image, rows, blocks, scratch| unsafe {
-            self.strip(image, rows, blocks, io, scratch)
-        });
+        self.split(pool, scratch, &|_, image, rows, scratch| unsafe { self.strip(image, rows, io, scratch) });
     }
 
     /// Floats of one task's buffer for a program.
@@ -30,45 +28,33 @@ impl Depthwise {
     /// Runs all images with a program as the epilogue. The caller has checked the lengths of everything.
     pub fn run_program(&self, pool: &ThreadPool, p: &ProgramRun<'_>, scratch: &mut [u8]) {
         let g = &self.geometry;
-        self.split(pool, scratch, &|task, image, rows, blocks, scratch| {
+        self.split(pool, scratch, &|task, image, rows, scratch| {
             let pixel = |oy: usize| (image * g.oh + oy) * g.ow;
             let pixels = pixel(rows.start)..pixel(rows.end);
-            let channels = blocks[0].channel..blocks.last().map_or(g.c, |b| b.channel + b.width);
             // SAFETY: as in `run`; a task has its buffer and its strips for itself.
-            unsafe { p.tile(task, pixels, channels, |io| self.strip(image, rows, blocks, io, scratch)) };
+            unsafe { p.tile(task, pixels, 0..g.c, |io| self.strip(image, rows, io, scratch)) };
         });
     }
 
-    /// Splits the work over threads: by channels where there are more of them than pixels, since whoever made the input
-    /// did so too, and else by output rows.
+    /// Splits the output rows over threads.
     fn split(&self, pool: &ThreadPool, scratch: &mut [u8], f: &StripFn<'_>) {
-        let (g, blocks, size) = (&self.geometry, &self.blocks[..], self.scratch_of_thread());
-        let unit = self.rows_of_strip().min(PARTED);
-        let total = g.n * g.oh.div_ceil(unit);
-        let by_block = blocks.len() >= 2 * pool.threads() && g.c > g.h * g.w;
-        let parts = if by_block { pool.threads() } else { pool.threads().min(total) };
-        let shared = SharedMut::new(scratch);
-        pool.run(parts, &|task| {
-            // SAFETY: each task has a scratch of its own.
-            let scratch = unsafe { shared.slice(task * size..(task + 1) * size) };
-            let part = |n: usize| task * n / parts..(task + 1) * n / parts;
-            let (units, blocks) =
-                if by_block { (0..total, &blocks[part(blocks.len())]) } else { (part(total), blocks) };
-            self.strips(units, unit, &mut |image, rows| f(task, image, rows, blocks, scratch));
-        });
-    }
-
-    /// Strips of some units of output rows.
-    fn strips(&self, units: Range<usize>, unit: usize, f: &mut dyn FnMut(usize, Range<usize>)) {
-        let (oh, most) = (self.geometry.oh, self.rows_of_strip());
+        let (size, oh, most) = (self.scratch_of_thread(), self.geometry.oh, self.rows_of_strip());
+        let unit = most.min(PARTED);
         let each = oh.div_ceil(unit);
-        let mut at = units.start;
-        while at < units.end {
-            let (image, first) = (at / each, at % each);
-            let count = (most / unit).min(units.end - at).min(each - first);
-            f(image, first * unit..((first + count) * unit).min(oh));
-            at += count;
-        }
+        let total = self.geometry.n * each;
+        let parts = pool.threads().min(total);
+        let shared = SharedMut::new(scratch);
+        pool.run(parts, &|part| {
+            // SAFETY: each part has a scratch of its own.
+            let scratch = unsafe { shared.slice(part * size..(part + 1) * size) };
+            let (mut at, end) = (part * total / parts, (part + 1) * total / parts);
+            while at < end {
+                let (image, first) = (at / each, at % each);
+                let units = (most / unit).min(end - at).min(each - first);
+                f(part, image, first * unit..((first + units) * unit).min(oh), scratch);
+                at += units;
+            }
+        });
     }
 
     /// Output rows that are taken together.
@@ -77,23 +63,18 @@ impl Depthwise {
     }
 
     /// # Safety
-    /// `io` is valid for the geometry; no other thread writes these rows of these blocks.
-    unsafe fn strip(&self, image: usize, rows: Range<usize>, blocks: &[Block], io: &Io<'_>, scratch: &mut [u8]) {
-        if self.isa.level() == Level::Portable {
-            // SAFETY: by the caller's promise.
-            return unsafe { self.row_of_taps(image, rows.start, blocks, io, bytemuck::cast_slice_mut(scratch)) };
-        }
-        #[cfg(target_arch = "x86_64")]
-        for b in blocks {
-            // SAFETY: by the caller's promise; the token in `self.isa` proves the instruction set.
-            unsafe {
-                match self.isa.level() {
-                    Level::Avx512 if self.is_3x3_stride2() => {
-                        self.row_stride2_avx512(image, rows.start, io, b, scratch)
-                    }
-                    Level::Avx512 => self.strip_avx512(image, rows.clone(), io, b, scratch),
-                    _ => self.strip_avx2(image, rows.clone(), io, b, scratch),
-                }
+    /// `io` is valid for the geometry; no other thread writes these rows.
+    unsafe fn strip(&self, image: usize, rows: Range<usize>, io: &Io<'_>, scratch: &mut [u8]) {
+        // SAFETY: by the caller's promise; the token in `self.isa` proves the instruction set.
+        unsafe {
+            match self.isa.level() {
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx512 if self.is_3x3_stride2() => self.row_stride2_avx512(image, rows.start, io, scratch),
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx512 => self.strip_avx512(image, rows, io, scratch),
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx2 | Level::AvxVnni => self.strip_avx2(image, rows, io, scratch),
+                _ => self.row_of_taps(image, rows.start, io, bytemuck::cast_slice_mut(scratch)),
             }
         }
     }
@@ -101,8 +82,8 @@ impl Depthwise {
     /// One output row, a pixel at a time.
     ///
     /// # Safety
-    /// `io` is valid for the geometry; no other thread writes these blocks of this row.
-    unsafe fn row_of_taps(&self, image: usize, oy: usize, blocks: &[Block], io: &Io<'_>, list: &mut [usize]) {
+    /// `io` is valid for the geometry; no other thread writes this row.
+    unsafe fn row_of_taps(&self, image: usize, oy: usize, io: &Io<'_>, list: &mut [usize]) {
         let g = &self.geometry;
         for ox in 0..g.ow {
             self.list_taps(image, oy, ox, io.x, list);
@@ -111,7 +92,7 @@ impl Depthwise {
             unsafe {
                 let (y, r) = io.at(m, 0);
                 let pixel = Pixel { taps: list, y, r, size: io.size };
-                self.pixel_portable(&pixel, blocks);
+                self.pixel_portable(&pixel);
             }
         }
     }
