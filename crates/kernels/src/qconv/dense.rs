@@ -19,6 +19,8 @@ const CHUNK_BYTES: usize = 384 << 10;
 const CHUNK_ROWS: usize = 168;
 /// Weights of more bytes than this come from beyond L2, so that they are fetched ahead.
 const FETCHED_BYTES: usize = 256 << 10;
+/// Pixels of a thread below which channels are split over threads instead, where there are more weights than inputs.
+const FEW_ROWS: usize = 48;
 /// Pixels that a program takes at a time.
 const PROGRAM_ROWS: usize = 84;
 
@@ -216,9 +218,10 @@ impl Dense {
     fn split(&self, pool: &ThreadPool, f: &BlocksFn<'_>) {
         let (m, blocks) = (self.geometry.pixels(), &self.packed.blocks[..]);
         let parts = pool.threads();
-        // Split what is larger, so that threads share the smaller operand.
+        // Split what is larger, so that threads share the smaller operand; but channels of many pixels side by side would have
+        // cores wait for one another's lines.
         let input = self.geometry.n * self.geometry.h * self.geometry.w * self.geometry.c;
-        let by_block = blocks.len() >= 2 * parts && self.packed.bytes() > input;
+        let by_block = blocks.len() >= 2 * parts && self.packed.bytes() > input && m < FEW_ROWS * parts;
         pool.run(parts, &|i| {
             if by_block {
                 self.part(i, 0..m, &blocks[i * blocks.len() / parts..(i + 1) * blocks.len() / parts], f);

@@ -44,6 +44,8 @@ const PLANES: usize = REACH * REACH;
 const DEEP: usize = 32;
 /// Bytes of transformed tiles that a thread has at a time: a part of L2.
 const CHUNK_BYTES: usize = 512 << 10;
+/// Tiles of a thread below which channels are split over threads instead, so that each reads a part of the weights.
+const FEW_TILES: usize = 14;
 /// Bytes between planes, so that what a tile reads and writes of all of them does not meet in a few sets of L1.
 const GAP: usize = 64;
 
@@ -206,8 +208,7 @@ impl Winograd {
     /// Runs all images. The caller has checked the lengths of everything.
     pub fn run(&self, pool: &ThreadPool, io: &Io<'_>, scratch: &mut [u8]) {
         let (tiles, parts, blocks) = (self.tiles(), pool.threads(), &self.packed.blocks[..]);
-        // Split what is larger, so that threads share the smaller operand.
-        let by_block = blocks.len() >= parts && 2 * self.weights.len() > io.x.len();
+        let by_block = blocks.len() >= parts && tiles < FEW_TILES * parts;
         let each = self.task_bytes().iter().sum::<usize>();
         let scratch = SharedMut::new(scratch);
         pool.run(parts, &|task| {
