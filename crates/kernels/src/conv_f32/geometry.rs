@@ -2,7 +2,7 @@
 //! transposed convolution.
 
 use crate::ConvShape;
-use crate::gemm_f32::{RowSink, Rows};
+use crate::gemm_f32::{Lines, RowSink, Rows};
 
 /// A window that slides over `x [n, h, w, channels]` and gives `oh × ow` results an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +148,30 @@ impl Rows for Windows<'_> {
             sink.zeros((g.kw - cols.to) * each);
         }
         sink.zeros((g.kh - rows.to) * g.kw * each);
+    }
+
+    /// Windows of one line that see no padding: each row of taps is a piece.
+    fn lines(&self, group: usize, row: usize, count: usize) -> Option<Lines<'_>> {
+        let g = &self.geometry;
+        let each = g.channels / g.groups;
+        let (first, pitch) = if g.is_pixelwise() {
+            (row * g.channels, g.channels)
+        } else {
+            let (n, oy, ox) = g.position(row);
+            let (rows, cols, last) = (g.rows_of(oy), g.cols_of(ox), g.cols_of(ox + count - 1));
+            let whole = rows.from == 0 && rows.to == g.kh && cols.from == 0 && last.to == g.kw;
+            let together = g.kw == 1 || g.groups == 1 && g.dilation[1] == 1;
+            if !whole || !together || g.kh * g.kw == 0 || ox + count > g.ow {
+                return None;
+            }
+            (g.at(n, rows, 0, cols, 0), g.stride[1] * g.channels)
+        };
+        // Rows that fall into the same sets of the cache would drive each other out.
+        if pitch % 1024 == 0 {
+            return None;
+        }
+        let step = g.dilation[0] * g.w * g.channels;
+        Some(Lines { data: &self.x[first + group * each..], pitch, depth: g.kw * each, step })
     }
 
     fn place(&self, row: usize) -> usize {

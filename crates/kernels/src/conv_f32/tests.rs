@@ -61,6 +61,19 @@ fn shapes() -> Vec<ConvShape> {
         ConvShape { c_in: 3, c_out: 3, groups: 3, dilation: [2, 2], pad: [0; 4], ..base },
         ConvShape { h: 1, kh: 1, pad: [0, 7, 0, 7], kw: 15, c_in: 40, ..base },
         ConvShape { pad: [5; 4], h: 2, w: 2, ..base },
+        ConvShape { n: 2, w: 67, c_in: 3, stride: [2, 2], ..base },
+        ConvShape { w: 50, dilation: [2, 1], stride: [1, 3], kw: 4, pad: [0; 4], c_in: 90, c_out: 10, ..base },
+        ConvShape {
+            w: 40,
+            kw: 1,
+            dilation: [3, 1],
+            pad: [2, 0, 2, 0],
+            stride: [2, 1],
+            c_in: 8,
+            c_out: 6,
+            groups: 2,
+            ..base
+        },
         ConvShape::linear(3, 700, 130),
     ]
 }

@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "AVX-512 loads and stores through pointers")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
-use super::{Element, KB, Kernel, Task};
+use super::{Element, Kernel, Task};
 use half::f16;
 use std::arch::x86_64::*;
 
@@ -60,17 +60,18 @@ fn run<E: Load>(t: &Task<'_, E>) {
 unsafe fn tile<E: Load, const R: usize, const V: usize>(t: &Task<'_, E>) {
     let mut acc = [[_mm512_setzero_ps(); V]; R];
     let mut b = t.b.as_ptr();
-    let pitch = t.pitch;
-    // SAFETY: `bias` holds `width = 16 V` floats and `b` `k` rows of as many; `a` holds blocks of 14 rows of `pitch`.
+    let (pitch, depth) = (t.a.pitch, t.a.depth);
+    // SAFETY: `bias` holds `width = 16 V` floats and `b` `k` rows of as many; `a` holds what `Lines` says.
     unsafe {
         for r in 0..R {
             for v in 0..V {
                 acc[r][v] = _mm512_loadu_ps(t.bias.as_ptr().add(v * 16));
             }
         }
-        for start in (0..t.k).step_by(KB) {
-            let a = t.a.as_ptr().add(start / KB * MR * pitch);
-            for k in 0..KB.min(t.k - start) {
+        let (mut lines, mut left) = (t.a.data.as_ptr(), t.k);
+        while left > 0 {
+            let a = lines;
+            for k in 0..depth.min(left) {
                 let mut bs = [_mm512_setzero_ps(); V];
                 for v in 0..V {
                     bs[v] = E::load(b.add(v * 16));
@@ -83,6 +84,8 @@ unsafe fn tile<E: Load, const R: usize, const V: usize>(t: &Task<'_, E>) {
                     }
                 }
             }
+            lines = lines.wrapping_add(t.a.step);
+            left -= depth.min(left);
         }
     }
     let (lo, hi) = (_mm512_set1_ps(t.clamp.0), _mm512_set1_ps(t.clamp.1));

@@ -1,7 +1,7 @@
 //! The loops around the tiles: blocks of rows are gathered once, then every panel passes over them.
 
 use super::pack::{columns, width};
-use super::{Element, KB, Kernel, LDA, Task, kernel};
+use super::{Element, KB, Kernel, LDA, Lines, Task, kernel};
 use crate::buffer::ALIGN;
 use crate::pointwise::{Program, Tile, TileInput, TileOutput};
 use crate::{Isa, KernelError, SharedMut, ThreadPool};
@@ -21,6 +21,11 @@ const SERIAL: usize = 100_000;
 pub(crate) trait Rows: Sync {
     /// Writes row `row` of group `group`, all of its depth.
     fn gather(&self, group: usize, row: usize, sink: &mut RowSink<'_>);
+    /// `count` rows from `row` on where they lie, if it is better to read them there.
+    fn lines(&self, _group: usize, _row: usize, _count: usize) -> Option<Lines<'_>> {
+        None
+    }
+
     /// Where the row's first column lies in the result.
     fn place(&self, row: usize) -> usize;
 }
@@ -167,16 +172,24 @@ impl<E: Element> Product<'_, E> {
             while panel < panels.end {
                 let group = panel / each;
                 let end = panels.end.min((group + 1) * each);
-                for r in 0..count {
-                    let blocks = &mut block[r / kernel.mr * tile_len..][..tile_len];
-                    self.rows.gather(
-                        group,
-                        start + r,
-                        &mut RowSink { blocks, mr: kernel.mr, row: r % kernel.mr, k: 0 },
-                    );
+                let mut tiles = [Lines { data: &[], pitch: LDA, depth: KB, step: kernel.mr * LDA }; MAX_TILES];
+                let mut room = &mut block[..];
+                for (tile, first) in tiles.iter_mut().zip((0..count).step_by(kernel.mr)) {
+                    let (blocks, rest) = std::mem::take(&mut room).split_at_mut(tile_len);
+                    room = rest;
+                    let rows = kernel.mr.min(count - first);
+                    if let Some(lines) = self.rows.lines(group, start + first, rows) {
+                        *tile = lines;
+                        continue;
+                    }
+                    for row in 0..rows {
+                        let mut sink = RowSink { blocks, mr: kernel.mr, row, k: 0 };
+                        self.rows.gather(group, start + first + row, &mut sink);
+                    }
+                    tile.data = blocks;
                 }
                 for p in panel..end {
-                    self.run_panel(start, &at[..count], group, p - group * each, block, results);
+                    self.run_panel(start, &at[..count], group, p - group * each, &tiles, results);
                 }
                 panel = end;
             }
@@ -184,21 +197,27 @@ impl<E: Element> Product<'_, E> {
     }
 
     /// One panel over all tiles of a block.
-    fn run_panel(&self, start: usize, at: &[usize], group: usize, panel: usize, block: &[f32], results: &mut [f32]) {
+    fn run_panel(
+        &self,
+        start: usize,
+        at: &[usize],
+        group: usize,
+        panel: usize,
+        tiles: &[Lines<'_>],
+        results: &mut [f32],
+    ) {
         let (&Driver { isa, n, k, finish, .. }, kernel) = (self.driver, &self.kernel);
-        let tile_len = tile_len(kernel, k);
         let col = panel * kernel.nr;
         let (width, cols) = (width(kernel, n, col), kernel.nr.min(n - col));
         let first = group * columns(kernel, n) + col;
         let b = &self.packed[first * k..][..k * width];
         let bias = self.bias.map_or(&NO_BIAS[..width], |bias| &bias[first..][..width]);
         let channel = group * n + col;
-        for (t, at) in at.chunks(kernel.mr).enumerate() {
-            let a = &block[t * tile_len..(t + 1) * tile_len];
+        for (t, (at, a)) in at.chunks(kernel.mr).zip(tiles).enumerate() {
+            let a = *a;
             let mut places = [0; MAX_ROWS / MAX_TILES];
             let rows = at.len();
-            let task =
-                |clamp, out, at| Task { rows, cols, width, k, a, pitch: LDA, add: false, bias, b, clamp, out, at };
+            let task = |clamp, out, at| Task { rows, cols, width, k, a, add: false, bias, b, clamp, out, at };
             match finish {
                 Finish::Store { clamp, out } => {
                     places.iter_mut().zip(at).for_each(|(p, at)| *p = at + channel);

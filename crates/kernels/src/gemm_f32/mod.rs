@@ -46,6 +46,28 @@ pub(crate) struct Kernel<E = f32> {
     pub(crate) name: &'static str,
 }
 
+/// Rows of a left-hand side, in pieces: element k of row r is `data[k / depth · step + r · pitch + k % depth]`.
+#[derive(Clone, Copy)]
+pub(crate) struct Lines<'a> {
+    pub(crate) data: &'a [f32],
+    /// Elements from row to row.
+    pub(crate) pitch: usize,
+    /// Elements of a piece, but for the last one.
+    pub(crate) depth: usize,
+    /// Elements from piece to piece.
+    pub(crate) step: usize,
+}
+
+impl Lines<'_> {
+    /// Elements up to the last one of the last row, of `rows` by `k`.
+    fn reach(&self, rows: usize, k: usize) -> usize {
+        if k == 0 {
+            return 0;
+        }
+        (k - 1) / self.depth * self.step + (rows - 1) * self.pitch + (k - 1).min(self.depth - 1) + 1
+    }
+}
+
 /// One tile: `rows × cols` of the result.
 pub(crate) struct Task<'a, E> {
     /// At most the kernel's `mr`.
@@ -56,10 +78,8 @@ pub(crate) struct Task<'a, E> {
     pub(crate) width: usize,
     /// Depth.
     pub(crate) k: usize,
-    /// Blocks `[k / KB][mr][pitch]`.
-    pub(crate) a: &'a [f32],
-    /// Elements from row to row within a block.
-    pub(crate) pitch: usize,
+    /// Its rows.
+    pub(crate) a: Lines<'a>,
     /// Whether sums are added to what is stored.
     pub(crate) add: bool,
     /// One for each column of the panel.
@@ -77,11 +97,8 @@ pub(crate) struct Task<'a, E> {
 impl<E> Task<'_, E> {
     /// Holds the packed operands and the stores to their slices, for kernels that go by pointers.
     fn check(&self, mr: usize) {
-        let blocks = self.k.div_ceil(KB);
         assert!((1..=mr).contains(&self.rows) && self.cols <= self.width && self.rows <= self.at.len());
-        let last = self.k.saturating_sub(1) % KB;
-        let reach = (blocks.saturating_sub(1) * mr + self.rows - 1) * self.pitch + last;
-        assert!(self.k == 0 || reach < self.a.len() && (blocks == 1 || self.pitch >= KB));
+        assert!(self.a.reach(self.rows, self.k) <= self.a.data.len());
         assert!(!self.add || self.cols == self.width);
         assert!(self.bias.len() >= self.width && self.b.len() >= self.k * self.width);
         assert!(self.at[..self.rows].iter().all(|at| at + self.cols <= self.out.len()));

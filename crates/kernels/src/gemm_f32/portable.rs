@@ -1,13 +1,13 @@
 //! 4×64 (and 4×32) tiles in plain Rust: wide ones, so that the loop over a row is worth vectorising.
 #![allow(unsafe_code, reason = "rows of a shared output")]
 
-use super::{Element, KB, Kernel, Task};
+use super::{Element, Kernel, Task};
 use crate::Isa;
 use crate::pointwise::math::{clamp, fma};
 
 const MR: usize = 4;
 const NR: usize = 64;
-/// Rows of a panel that are widened at once, for all rows of the tile; a part of a block.
+/// Rows of a panel that are widened at once, for all rows of the tile.
 const DEPTH: usize = 16;
 
 pub(super) fn kernel<E: Element>() -> Kernel<E> {
@@ -20,17 +20,20 @@ fn run<E: Element>(t: &Task<'_, E>) {
 }
 
 fn tile<E: Element, const W: usize>(t: &Task<'_, E>) {
-    const { assert!(KB.is_multiple_of(DEPTH)) };
     let mut sums = [[0.0; W]; MR];
     sums.iter_mut().for_each(|acc| acc.copy_from_slice(&t.bias[..W]));
     let mut room = [[0.0; W]; DEPTH];
-    for (part, from) in t.b[..t.k * W].chunks(DEPTH * W).enumerate() {
-        let lines = E::widen(Isa::portable(), from, &mut room.as_flattened_mut()[..from.len()]).as_chunks::<W>().0;
-        let k = part * DEPTH;
-        for (r, acc) in sums[..t.rows].iter_mut().enumerate() {
-            let a = &t.a[(k / KB * MR + r) * t.pitch + k % KB..][..lines.len()];
-            for (x, b) in a.iter().zip(lines) {
-                acc.iter_mut().zip(b).for_each(|(lane, b)| *lane = fma(*x, *b, *lane));
+    for start in (0..t.k).step_by(t.a.depth) {
+        let piece = &t.b[start * W..t.k.min(start + t.a.depth) * W];
+        for (part, from) in piece.chunks(DEPTH * W).enumerate() {
+            let room = &mut room.as_flattened_mut()[..from.len()];
+            let lines = E::widen(Isa::portable(), from, room).as_chunks::<W>().0;
+            let first = start / t.a.depth * t.a.step + part * DEPTH;
+            for (r, acc) in sums[..t.rows].iter_mut().enumerate() {
+                let a = &t.a.data[first + r * t.a.pitch..][..lines.len()];
+                for (x, b) in a.iter().zip(lines) {
+                    acc.iter_mut().zip(b).for_each(|(lane, b)| *lane = fma(*x, *b, *lane));
+                }
             }
         }
     }

@@ -18,7 +18,7 @@ mod tests;
 
 use super::geometry::{Geometry, Placement, span};
 use crate::buffer::ALIGN;
-use crate::gemm_f32::{Element, Finish, Kernel, Panels, Task, epilogue, floats, kernel, scratch_part};
+use crate::gemm_f32::{Element, Finish, Kernel, Lines, Panels, Task, epilogue, floats, kernel, scratch_part};
 use crate::pointwise::Tile;
 use crate::{ConvShape, Isa, KernelError, SharedMut, ThreadPool};
 use std::ops::Range;
@@ -270,8 +270,12 @@ impl<'a, E: Element> Work<'a, E> {
                     cols: width,
                     width,
                     k,
-                    a: &v[(first * TERMS + term) * DEPTH..],
-                    pitch: TERMS * DEPTH,
+                    a: Lines {
+                        data: &v[(first * TERMS + term) * DEPTH..],
+                        pitch: TERMS * DEPTH,
+                        depth: DEPTH,
+                        step: 0,
+                    },
                     add: slice > 0,
                     bias: &NO_BIAS[..width],
                     b,
