@@ -76,7 +76,7 @@ pub fn delta_table(columns: &[(&str, &Counts)], delta: Option<&Counts>) -> Table
     names.sort();
     names.dedup();
     let differs = |n: &str| columns.windows(2).any(|w| w[0].1.get(n) != w[1].1.get(n));
-    names.sort_by_key(|n| (!differs(n), n.to_string()));
+    names.sort_by_cached_key(|n| (!differs(n), n.to_string()));
     for n in names {
         let mut row = vec![n.strip_suffix(".default").unwrap_or(n).to_string()];
         row.extend(columns.iter().map(|(_, c)| c.get(n).unwrap_or(&0).to_string()));

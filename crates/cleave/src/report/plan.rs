@@ -110,7 +110,7 @@ fn sqnr(db: Option<f64>) -> Markup {
 pub fn layers(q: &Quantized, units: &[Unit<'_>]) -> Markup {
     let place = |name: &str| q.prepared.graph.find(name).map(|n| n.index());
     let mut all: Vec<(&str, f64)> = q.check.worst.iter().map(|(n, s)| (n.as_str(), s.sqnr_db)).collect();
-    all.sort_by_key(|(name, _)| place(name));
+    all.sort_by_cached_key(|(name, _)| place(name));
     let of: IndexMap<&str, &Unit<'_>> = units.iter().map(|u| (u.result, u)).collect();
     let most = all.iter().map(|(_, db)| *db).fold(10.0, f64::max).min(MOST);
     let axis = Axis::linear(0.0, (most / 10.0).ceil() * 10.0, Some(10.0));
