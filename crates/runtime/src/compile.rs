@@ -9,7 +9,7 @@ use crate::memory::{Buffer, Home, Span, Storage, Value, row_major, strides_in};
 use crate::plan::Plan;
 use crate::steps::{Stage, Step, Steps};
 use cleave_ir::{Bytes, Graph, Tensor};
-use cleave_kernels::{Isa, ThreadPool};
+use cleave_kernels::{AlignedVec, Isa, ThreadPool};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -66,22 +66,20 @@ impl<'a> InputBytes<'a> {
 /// What a run works in: shared by all models of a session.
 pub(crate) struct Workspace<'a> {
     /// At least the plan's `arena_bytes`.
-    pub(crate) arena: &'a mut [u8],
+    pub(crate) arena: &'a mut Arc<Arena>,
     /// At least `scratch_bytes`.
     pub(crate) scratch: &'a mut [u8],
     /// Threads.
     pub(crate) pool: &'a ThreadPool,
-    /// The value that is shown to a tap.
-    pub(crate) shown: &'a mut Arc<Shown>,
 }
 
-/// Elements that a tap sees: in one place for all of them, unless a tap keeps one.
-#[derive(Default)]
-pub(crate) struct Shown(Vec<f32>);
+/// What values lie in, lent to taps as it is: if one keeps a value, it keeps all of the arena, and the run goes on in another.
+#[derive(Clone, Default)]
+pub(crate) struct Arena(pub(crate) AlignedVec<u8>);
 
-impl Bytes for Shown {
+impl Bytes for Arena {
     fn bytes(&self) -> &[u8] {
-        bytemuck::cast_slice(&self.0)
+        &self.0
     }
 }
 
@@ -141,7 +139,7 @@ impl Compiled {
         for (range, span) in ranges.iter_mut().zip(&step.writes) {
             *range = self.range(span);
         }
-        let (carved, mut slices) = carve(work.arena, &ranges[..n]);
+        let (carved, mut slices) = carve(&mut Arc::make_mut(work.arena).0, &ranges[..n]);
         let mut fixed: [&[u8]; MAX_READS] = [&[]; MAX_READS];
         let more: Vec<&[u8]>;
         let reads = if step.reads.len() <= MAX_READS {
@@ -170,27 +168,20 @@ impl Compiled {
         }
     }
 
-    /// A value as a tap sees it: floats without gaps in the order in which they lie, others row-major.
+    /// A value as a tap sees it: without gaps in the order in which it lies, where it lies; or row-major.
     fn shown(&self, value: &Value, work: &mut Workspace<'_>, inputs: &[InputBytes<'_>]) -> Result<Tensor> {
-        if value.storage != Storage::F32 || value.reach() != value.len() {
+        let in_place = matches!(self.buffers[value.buffer].home, Home::Arena) && value.reach() == value.len();
+        if !in_place || !matches!(value.storage, Storage::F32 | Storage::U8) {
             return self.tensor(value, work.arena, inputs);
         }
-        let (carved, _) = carve(work.arena, &[]);
-        let from: &[f32] = bytemuck::cast_slice(self.read(&value.span(), &carved, inputs));
-        if Arc::get_mut(work.shown).is_none() {
-            *work.shown = Arc::default();
-        }
-        if let Some(Shown(to)) = Arc::get_mut(work.shown) {
-            to.clear();
-            to.extend_from_slice(from);
-        }
-        let storage = Arc::clone(work.shown);
-        Ok(Tensor::view(value.storage.dtype(), value.shape.clone(), value.strides.clone(), 0, storage)?)
+        let offset = self.range(&value.span()).start / value.storage.size();
+        let (dtype, storage) = (value.storage.dtype(), Arc::<Arena>::clone(work.arena));
+        Ok(Tensor::view(dtype, value.shape.clone(), value.strides.clone(), offset, storage)?)
     }
 
     /// A value as a row-major tensor.
-    fn tensor(&self, value: &Value, arena: &mut [u8], inputs: &[InputBytes<'_>]) -> Result<Tensor> {
-        let (carved, _) = carve(arena, &[]);
+    fn tensor(&self, value: &Value, arena: &mut Arc<Arena>, inputs: &[InputBytes<'_>]) -> Result<Tensor> {
+        let (carved, _) = carve(&mut Arc::make_mut(arena).0, &[]);
         let from = self.read(&value.span(), &carved, inputs);
         let order = row_major(value.shape.len());
         let strides = strides_in(&value.shape, &order);

@@ -1,6 +1,6 @@
 //! A model on the CPU backend: compiled on first use for the shapes of its inputs, then run without allocation.
 
-use crate::compile::{Compiled, InputBytes, Shown, Workspace};
+use crate::compile::{Arena, Compiled, InputBytes, Workspace};
 use crate::error::{Result, RuntimeError, check_inputs};
 use crate::kernel::floats;
 use crate::lower::PackedWeights;
@@ -48,9 +48,8 @@ pub struct Session {
     pool: ThreadPool,
     packed: PackedWeights,
     programs: Vec<Program>,
-    arena: AlignedVec<u8>,
+    arena: Arc<Arena>,
     scratch: AlignedVec<u8>,
-    shown: Arc<Shown>,
 }
 
 /// The model compiled for some shapes and taps.
@@ -99,9 +98,8 @@ impl Session {
             pool: ThreadPool::new(options.threads),
             packed: PackedWeights::default(),
             programs: vec![],
-            arena: AlignedVec::default(),
+            arena: Arc::default(),
             scratch: AlignedVec::default(),
-            shown: Arc::default(),
         }
     }
 
@@ -127,7 +125,7 @@ impl Session {
     }
 
     /// [`Session::run`], handing over the values of the tapped nodes as they are computed, their elements in
-    /// any order ([`Tensor::stored_order`]).
+    /// any order ([`Tensor::stored_order`]). Most are lent where they lie: who keeps one keeps the memory of all.
     ///
     /// # Errors
     /// As [`Session::run`]; a tapped node whose value is not one tensor.
@@ -186,8 +184,8 @@ impl Session {
         }
         match &self.programs[at].body {
             Body::Compiled(c) => {
-                let Session { arena, scratch, pool, shown, .. } = self;
-                let mut work = Workspace { arena, scratch, pool, shown };
+                let Session { arena, scratch, pool, .. } = self;
+                let mut work = Workspace { arena, scratch, pool };
                 c.run(&mut work, &bytes, tap, timed)
             }
             Body::Reference => reference::run_with_taps(&self.graph, inputs, taps, &mut |id, t| {
@@ -233,8 +231,8 @@ impl Session {
                 let g = Arc::new(g);
                 let mut c = Compiled::new(&g, isa, threads, results, &self.packed)?;
                 name_broken_up(&self.graph, &g, &mut c.plan);
-                if self.arena.len() < c.plan.arena_bytes {
-                    self.arena = AlignedVec::zeroed(c.plan.arena_bytes);
+                if self.arena.0.len() < c.plan.arena_bytes {
+                    self.arena = Arc::new(Arena(AlignedVec::zeroed(c.plan.arena_bytes)));
                 }
                 if self.scratch.len() < c.scratch_bytes {
                     self.scratch = AlignedVec::zeroed(c.scratch_bytes);
