@@ -292,7 +292,7 @@ fn resolve(name: &str) -> Result<Vec<&'static Op>> {
         return Ok(vec![o]);
     }
     match op::overloads(name.strip_prefix("aten.").unwrap_or(name)) {
-        ops if ops.is_empty() => Err(DecomposeError::UnknownOp(name.into())),
+        [] => Err(DecomposeError::UnknownOp(name.into())),
         ops => Ok(ops.to_vec()),
     }
 }

@@ -134,7 +134,7 @@ fn pays(g: &Geometry, c_out: usize) -> bool {
     let tiles = g.n * g.oh.div_ceil(SIDE) * g.ow.div_ceil(SIDE);
     // Of the outputs of all tiles, those that there are.
     let used = g.pixels() as f64 / (tiles * SIDE * SIDE) as f64;
-    tiles >= 14 && g.c >= 32 && c_out >= 32 && used > 0.7
+    tiles >= 9 && c_out >= 32 && used > 0.6
 }
 
 impl Winograd {
