@@ -1,6 +1,6 @@
-//! Depthwise convolution: channels in lanes, a few neighbouring pixels at once so that weights are loaded once.
+//! Depthwise convolution: channels in lanes, and the pixels of a row that have all taps at once.
 
-use super::geometry::{Geometry, Placement, Span};
+use super::geometry::{Geometry, Placement};
 use super::lanes;
 use crate::buffer::ALIGN;
 use crate::gemm_f32::{Finish, epilogue, floats, scratch_part};
@@ -114,10 +114,7 @@ impl Depthwise<'_> {
         let mut ox = range.start;
         while ox < range.end {
             let cols = g.cols_of(ox);
-            let group = lanes::PIXELS;
-            let whole = |cols: Span| cols.from == 0 && cols.to == g.kw;
-            let together = ox + group <= range.end && whole(cols) && whole(g.cols_of(ox + group - 1));
-            let pixels = if together { group } else { 1 };
+            let pixels = g.whole_from(ox, range.end).max(1);
             let (mut taps, mut count) = ([(0, 0); MAX_TAPS], 0);
             for ky in rows.from..rows.to {
                 for kx in cols.from..cols.to {

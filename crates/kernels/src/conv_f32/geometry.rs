@@ -96,6 +96,16 @@ impl Geometry {
         span(start, self.dilation[1], self.kw, self.w)
     }
 
+    /// How many results from column `ox` on, up to column `end`, have windows that see no padding beside the input.
+    pub(super) fn whole_from(&self, ox: usize, end: usize) -> usize {
+        let Span { from, to, start } = self.cols_of(ox);
+        if from > 0 || to < self.kw {
+            return 0;
+        }
+        let reach = (self.kw - 1) * self.dilation[1] + 1;
+        ((self.w - reach - start.cast_unsigned()) / self.stride[1] + 1).min(end - ox)
+    }
+
     /// Element index of tap (ky, kx), which must lie inside, in image `n`.
     pub(super) fn at(&self, n: usize, rows: Span, ky: usize, cols: Span, kx: usize) -> usize {
         let y = (rows.start + (ky * self.dilation[0]).cast_signed()).cast_unsigned();

@@ -7,9 +7,10 @@ use crate::pointwise::math::{clamp, fma};
 use crate::{Isa, Level, SharedMut};
 
 /// Neighbouring pixels that share their loads of weights.
-pub(super) const PIXELS: usize = 4;
+#[cfg(target_arch = "x86_64")]
+const PIXELS: usize = 4;
 
-/// One or [`PIXELS`] pixels, all channels.
+/// Pixels that have the same taps beside each other, all channels.
 pub(super) struct Task<'a> {
     pub(super) x: &'a [f32],
     /// `channels` biases, then `channels` weights a tap.
@@ -33,13 +34,13 @@ pub(super) fn run(isa: Isa, t: &Task<'_>) {
         Level::Avx512 => {
             t.check();
             // SAFETY: the token proves the features; `check` has bounded every pointer.
-            unsafe { if t.pixels == 1 { x86::avx512::<1>(t) } else { x86::avx512::<PIXELS>(t) } }
+            unsafe { x86::avx512(t) }
         }
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 | Level::AvxVnni => {
             t.check();
             // SAFETY: as above.
-            unsafe { if t.pixels == 1 { x86::avx2::<1>(t) } else { x86::avx2::<PIXELS>(t) } }
+            unsafe { x86::avx2(t) }
         }
         _ => portable(t),
     }
@@ -75,21 +76,48 @@ fn portable(t: &Task<'_>) {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::Task;
+    use super::{PIXELS, Task};
     use std::arch::x86_64::*;
 
+    macro_rules! groups {
+        ($t:ident, $pixels:ident) => {
+            let mut first = 0;
+            while first + PIXELS <= $t.pixels {
+                $pixels::<PIXELS>($t, first);
+                first += PIXELS;
+            }
+            while first + 2 <= $t.pixels {
+                $pixels::<2>($t, first);
+                first += 2;
+            }
+            if first < $t.pixels {
+                $pixels::<1>($t, first);
+            }
+        };
+    }
+
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-    pub(super) unsafe fn avx512<const P: usize>(t: &Task<'_>) {
+    pub(super) unsafe fn avx512(t: &Task<'_>) {
+        // SAFETY: `Task::check`.
+        unsafe {
+            groups!(t, avx512_pixels);
+        }
+    }
+
+    /// `P` pixels from `first` on.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+    unsafe fn avx512_pixels<const P: usize>(t: &Task<'_>, first: usize) {
         let mut c = 0;
         // SAFETY: `Task::check`.
         unsafe {
             while c + 32 <= t.channels {
-                avx512_block::<P, 2>(t, c, 0xffff);
+                avx512_block::<P, 2>(t, first, c, 0xffff);
                 c += 32;
             }
             while c < t.channels {
                 let left = (t.channels - c).min(16);
-                avx512_block::<P, 1>(t, c, ((1u32 << left) - 1) as __mmask16);
+                avx512_block::<P, 1>(t, first, c, ((1u32 << left) - 1) as __mmask16);
                 c += 16;
             }
         }
@@ -98,8 +126,8 @@ mod x86 {
     /// `V` vectors of channels from `c`; `mask` holds for each of them.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-    unsafe fn avx512_block<const P: usize, const V: usize>(t: &Task<'_>, c: usize, mask: __mmask16) {
-        let (x0, w0) = (t.x.as_ptr(), t.weights.as_ptr());
+    unsafe fn avx512_block<const P: usize, const V: usize>(t: &Task<'_>, first: usize, c: usize, mask: __mmask16) {
+        let (x0, w0) = (t.x.as_ptr().wrapping_add(first * t.x_step), t.weights.as_ptr());
         let mut acc = [[_mm512_setzero_ps(); V]; P];
         let (lo, hi) = (_mm512_set1_ps(t.clamp.0), _mm512_set1_ps(t.clamp.1));
         // SAFETY: `Task::check` bounds all channels of every tap, bias and pixel; masked lanes are not touched.
@@ -121,7 +149,7 @@ mod x86 {
             for p in 0..P {
                 for v in 0..V {
                     let y = _mm512_min_ps(hi, _mm512_max_ps(lo, acc[p][v]));
-                    let to = t.out.as_mut_ptr().add(t.at + p * t.out_step + c + v * 16);
+                    let to = t.out.as_mut_ptr().add(t.at + (first + p) * t.out_step + c + v * 16);
                     _mm512_mask_storeu_ps(to, mask, y);
                 }
             }
@@ -129,28 +157,38 @@ mod x86 {
     }
 
     #[target_feature(enable = "avx2,fma")]
-    pub(super) unsafe fn avx2<const P: usize>(t: &Task<'_>) {
+    pub(super) unsafe fn avx2(t: &Task<'_>) {
+        // SAFETY: `Task::check`.
+        unsafe {
+            groups!(t, avx2_pixels);
+        }
+    }
+
+    /// `P` pixels from `first` on.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn avx2_pixels<const P: usize>(t: &Task<'_>, first: usize) {
         let mut c = 0;
         // SAFETY: `Task::check`.
         unsafe {
             while c + 16 <= t.channels {
-                avx2_block::<P, 2>(t, c);
+                avx2_block::<P, 2>(t, first, c);
                 c += 16;
             }
             while c + 8 <= t.channels {
-                avx2_block::<P, 1>(t, c);
+                avx2_block::<P, 1>(t, first, c);
                 c += 8;
             }
             if c < t.channels {
-                avx2_tail::<P>(t, c);
+                avx2_tail::<P>(t, first, c);
             }
         }
     }
 
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn avx2_block<const P: usize, const V: usize>(t: &Task<'_>, c: usize) {
-        let (x0, w0) = (t.x.as_ptr(), t.weights.as_ptr());
+    unsafe fn avx2_block<const P: usize, const V: usize>(t: &Task<'_>, first: usize, c: usize) {
+        let (x0, w0) = (t.x.as_ptr().wrapping_add(first * t.x_step), t.weights.as_ptr());
         let mut acc = [[_mm256_setzero_ps(); V]; P];
         let (lo, hi) = (_mm256_set1_ps(t.clamp.0), _mm256_set1_ps(t.clamp.1));
         // SAFETY: `Task::check` bounds all channels of every tap, bias and pixel; `c + 8 V <= channels`.
@@ -172,7 +210,7 @@ mod x86 {
             for p in 0..P {
                 for v in 0..V {
                     let y = _mm256_min_ps(hi, _mm256_max_ps(lo, acc[p][v]));
-                    _mm256_storeu_ps(t.out.as_mut_ptr().add(t.at + p * t.out_step + c + v * 8), y);
+                    _mm256_storeu_ps(t.out.as_mut_ptr().add(t.at + (first + p) * t.out_step + c + v * 8), y);
                 }
             }
         }
@@ -181,8 +219,8 @@ mod x86 {
     /// The last channels, fewer than a vector, one at a time.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn avx2_tail<const P: usize>(t: &Task<'_>, c: usize) {
-        for p in 0..P {
+    unsafe fn avx2_tail<const P: usize>(t: &Task<'_>, first: usize, c: usize) {
+        for p in first..first + P {
             for c in c..t.channels {
                 let terms = t.taps.iter().map(|(x, w)| (t.x[x + p * t.x_step + c], t.weights[w + c]));
                 let sum = terms.fold(t.weights[c], |acc, (x, w)| x.mul_add(w, acc));
