@@ -2,7 +2,8 @@
 //! requantization, residual, clamp or table in the same pass.
 //!
 //! A linear layer is a 1×1 convolution over rows. Signed activations are shifted to u8 by whoever stores them.
-//! [`mod@reference`] defines the result; every instruction set gives its bits.
+//! [`mod@reference`] defines the result; every instruction set gives its bits, whether by tiles of products (`dense.rs`), row by
+//! row (`depthwise`) or by Winograd's transforms (`winograd`).
 
 mod activation;
 #[cfg(target_arch = "x86_64")]
