@@ -111,9 +111,7 @@ pub fn run(a: &Args, out: &mut Out) -> Result<bool> {
                 "limit of a core, measured by loops over registers: {int8:.0} GMAC/s int8, {f32:.0} GMAC/s f32"
             ));
             if plan.kernels.iter().any(|k| ["winograd", "octets"].iter().any(|short| k.kernel.contains(short))) {
-                out.say(
-                    "codes with winograd or octets in their name multiply less or faster, and may pass it".to_string(),
-                );
+                out.say("codes with winograd or octets in their name multiply less or faster, and may pass it");
             }
         }
     }
