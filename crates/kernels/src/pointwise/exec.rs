@@ -227,6 +227,11 @@ fn binary(op: Binary, regs: &mut [Register], borrowed: &Borrowed<'_>, dst: usize
 #[inline(always)]
 fn load(input: Input, frame: &Frame<'_, '_>, view: &InView<'_>, to: &mut [f32; CHUNK]) {
     match (view.data, input) {
+        (Data::F32(x), _) if view.col == 1 && frame.rows > 1 && view.row != frame.cols => {
+            for (r, to) in to[..frame.rows * frame.cols].chunks_exact_mut(frame.cols).enumerate() {
+                copy_row(&x[view.base + r * view.row..][..frame.cols], to);
+            }
+        }
         (Data::F32(x), _) => load_with(frame, view, x, to, |v| v),
         (Data::U8(x), Input::U8 { scale, zero_point }) => {
             let zero = zero_point as f32;
@@ -272,9 +277,19 @@ fn store(output: Output, frame: &Frame<'_, '_>, view: &OutView<'_>, from: &[f32]
         let from = &from[r * cols..(r + 1) * cols];
         let start = view.base + r * view.row;
         match output {
-            Output::F32 => view.data.f32s(start, cols).copy_from_slice(from),
+            Output::F32 => copy_row(from, view.data.f32s(start, cols)),
             Output::U8(q) => quantize_slice(&q, from, view.data.u8s(start, cols)),
         }
+    }
+}
+
+/// Copies a row. Those of a panel of a product are so short that a call would take longer.
+#[inline(always)]
+fn copy_row(from: &[f32], to: &mut [f32]) {
+    const PANEL: usize = 32;
+    match (<&[f32; PANEL]>::try_from(from), <&mut [f32; PANEL]>::try_from(&mut *to)) {
+        (Ok(from), Ok(to)) => *to = *from,
+        _ => to.copy_from_slice(from),
     }
 }
 
