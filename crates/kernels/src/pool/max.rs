@@ -84,57 +84,7 @@ fn greatest_u8_on(isa: Isa, p: &Pixel<'_, u8>, y: &mut [u8]) {
 }
 
 versions! {
-    fn greatest_f32_in(p: &Pixel<'_, f32>, y: &mut [f32]) => greatest_f32
-}
-
-/// The greatest of `N` taps that begin at `at`: a loop that keeps it in a register.
-#[inline(always)]
-#[allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
-fn greatest_of<const N: usize>(x: &[f32], at: &[usize; N], y: &mut [f32]) {
-    let n = y.len();
-    let mut taps: [&[f32]; N] = [&[]; N];
-    for tap in 0..N {
-        taps[tap] = &x[at[tap]..][..n];
-    }
-    for i in 0..n {
-        let mut most = taps[0][i];
-        for tap in 1..N {
-            most = maximum(most, taps[tap][i]);
-        }
-        y[i] = most;
-    }
-}
-
-versions! {
-    fn greatest_of_4(x: &[f32], at: &[usize; 4], y: &mut [f32]) => greatest_of::<4>
-}
-
-versions! {
-    fn greatest_of_9(x: &[f32], at: &[usize; 9], y: &mut [f32]) => greatest_of::<9>
-}
-
-impl Pixel<'_, f32> {
-    /// Where its taps begin, in order, the last one again and again.
-    fn taps<const N: usize>(&self) -> [usize; N] {
-        let (mut at, mut count) = ([0; N], 0);
-        for row in 0..self.rows.count() {
-            for col in 0..self.cols.count() {
-                at[count] = (self.rows.tap(row) * self.w + self.cols.tap(col)) * self.c + self.first;
-                count += 1;
-            }
-        }
-        let last = at[count - 1];
-        at[count..].fill(last);
-        at
-    }
-}
-
-fn greatest_f32_on(isa: Isa, p: &Pixel<'_, f32>, y: &mut [f32]) {
-    match p.rows.count() * p.cols.count() {
-        1..=4 => greatest_of_4(isa, p.image, &p.taps(), y),
-        5..=9 => greatest_of_9(isa, p.image, &p.taps(), y),
-        _ => greatest_f32_in(isa, p, y),
-    }
+    fn greatest_f32_on(p: &Pixel<'_, f32>, y: &mut [f32]) => greatest_f32
 }
 
 impl MaxPool {
