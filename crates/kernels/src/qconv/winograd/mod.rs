@@ -53,6 +53,7 @@ const GAP: usize = 64;
 #[derive(Clone, Debug)]
 pub(super) struct Winograd {
     isa: Isa,
+    loops: Loops,
     geometry: Geometry,
     /// Blocks and columns; their biases have no zero point folded in. No weights.
     packed: Packed,
@@ -63,6 +64,7 @@ pub(super) struct Winograd {
 }
 
 /// The loops of an instruction set.
+#[derive(Clone, Copy, Debug)]
 struct Loops {
     /// Transforms the tiles of a chunk.
     inputs: unsafe fn(&mut Chunk<'_>),
@@ -76,7 +78,10 @@ impl Loops {
         #[cfg(target_arch = "x86_64")]
         return x86::loops(isa);
         #[cfg(not(target_arch = "x86_64"))]
-        return Some(isa).and(None);
+        {
+            let _ = isa;
+            None
+        }
     }
 }
 
@@ -121,20 +126,29 @@ struct Outputs<'a> {
     io: &'a Io<'a>,
 }
 
+/// Rows and columns of tiles of an image.
+fn grid(g: &Geometry) -> [usize; 2] {
+    [g.oh, g.ow].map(|o| o.div_ceil(SIDE))
+}
+
+/// Tiles of all images.
+fn tiles_of(g: &Geometry) -> usize {
+    g.n * grid(g).iter().product::<usize>()
+}
+
 /// Whether a convolution can be taken so: a shape of this kind, and sums that its scaled form holds.
-fn fits(isa: Isa, g: &Geometry, src: &Source<'_>, out: OutputKind) -> bool {
-    let shape = (g.kh, g.kw) == (3, 3) && g.stride == [1, 1] && g.dilation == [1, 1] && src.groups == 1;
-    let Some(zx) = src.zx.filter(|_| shape && out == OutputKind::U8 && g.c.is_multiple_of(DEEP)) else { return false };
+fn fits(g: &Geometry, src: &Source<'_>, zx: u8, out: OutputKind) -> bool {
+    let window = (g.kh, g.kw) == (3, 3) && g.stride == [1, 1] && g.dilation == [1, 1];
     let reach = i64::from(zx.max(255 - zx));
-    src.sums.iter().all(|(_, magnitude)| reach * magnitude < 1 << 25) && Loops::of(isa).is_some()
+    let exact = src.sums.iter().all(|(_, magnitude)| reach * magnitude < 1 << 25);
+    window && src.groups == 1 && g.c.is_multiple_of(DEEP) && out == OutputKind::U8 && exact
 }
 
 /// Whether it is quicker than the tiles of the dense kernels: measured.
 fn pays(g: &Geometry, c_out: usize) -> bool {
-    let tiles = g.n * g.oh.div_ceil(SIDE) * g.ow.div_ceil(SIDE);
     // Of the outputs of all tiles, those that there are.
-    let used = g.pixels() as f64 / (tiles * SIDE * SIDE) as f64;
-    tiles >= 9 && c_out >= 32 && used > 0.6
+    let used = g.pixels() as f64 / (tiles_of(g) * SIDE * SIDE) as f64;
+    tiles_of(g) >= 9 && c_out >= 32 && used > 0.6
 }
 
 impl Winograd {
@@ -148,13 +162,10 @@ impl Winograd {
         src: &Source<'_>,
         epilogue: &Epilogue,
     ) -> Result<Option<Winograd>, KernelError> {
-        if !fits(isa, geometry, src, epilogue.out) || !pays(geometry, src.c_out) {
+        let (Some(loops), Some(zx)) = (Loops::of(isa), src.zx) else { return Ok(None) };
+        if !fits(geometry, src, zx, epilogue.out) || !pays(geometry, src.c_out) {
             return Ok(None);
         }
-        Winograd::pack(isa, geometry, src, epilogue).map(Some)
-    }
-
-    fn pack(isa: Isa, geometry: &Geometry, src: &Source<'_>, epilogue: &Epilogue) -> Result<Winograd, KernelError> {
         let unfolded = Source { zx: Some(0), sums: src.sums.clone(), ..*src };
         let order = Order::of(isa, epilogue.out);
         let packed = pack::columns(&unfolded, isa, order, PLANES * src.c_group)?;
@@ -162,8 +173,8 @@ impl Winograd {
         for b in &packed.blocks {
             weights::pack_block(isa, src, order, b, together(isa, b), &mut weights[b.start..]);
         }
-        let zx = src.zx.unwrap_or(0);
-        Ok(Winograd { isa, geometry: geometry.clone(), packed, weights, epilogue: epilogue.clone(), zx })
+        let (geometry, epilogue) = (geometry.clone(), epilogue.clone());
+        Ok(Some(Winograd { isa, loops, geometry, packed, weights, epilogue, zx }))
     }
 
     /// The same for another number of images.
@@ -176,25 +187,21 @@ impl Winograd {
         format!("conv2d_u8s8_winograd_{}", super::tile::isa_name(self.isa))
     }
 
-    fn tiles(&self) -> usize {
-        let g = &self.geometry;
-        g.n * g.oh.div_ceil(SIDE) * g.ow.div_ceil(SIDE)
-    }
-
     /// Columns of the widest block.
     fn widest(&self) -> usize {
         self.packed.blocks.iter().map(|b| b.nv * pack::LANES).max().unwrap_or(0)
     }
 
-    /// Most tiles of a chunk, when so many are to be computed: chunks are of even sizes.
-    fn chunk(&self, tiles: usize) -> usize {
+    /// Most tiles of a chunk; all of them would go in chunks of even sizes.
+    fn chunk(&self) -> usize {
         let each = PLANES * (2 * self.geometry.c + 4 * self.widest());
+        let tiles = tiles_of(&self.geometry);
         tiles.div_ceil(tiles.div_ceil((CHUNK_BYTES / each).max(1)).max(1)).max(1)
     }
 
     /// Bytes of a task's buffers: transformed inputs, sums, accumulators of a tile, and a pixel of padding.
     fn task_bytes(&self) -> [usize; 4] {
-        let (tiles, c, columns) = (self.chunk(self.tiles()), self.geometry.c, self.widest());
+        let (tiles, c, columns) = (self.chunk(), self.geometry.c, self.widest());
         let bytes =
             [PLANES * (tiles * c * 2 + GAP), PLANES * (tiles * columns * 4 + GAP), SIDE * SIDE * columns * 4, c];
         bytes.map(|b| b.next_multiple_of(ALIGN))
@@ -207,7 +214,7 @@ impl Winograd {
 
     /// Runs all images. The caller has checked the lengths of everything.
     pub fn run(&self, pool: &ThreadPool, io: &Io<'_>, scratch: &mut [u8]) {
-        let (tiles, parts, blocks) = (self.tiles(), pool.threads(), &self.packed.blocks[..]);
+        let (tiles, parts, blocks) = (tiles_of(&self.geometry), pool.threads(), &self.packed.blocks[..]);
         let by_block = blocks.len() >= parts && tiles < FEW_TILES * parts;
         let each = self.task_bytes().iter().sum::<usize>();
         let scratch = SharedMut::new(scratch);
@@ -227,7 +234,7 @@ impl Winograd {
         let (sums, rest) = rest.split_at_mut(sums);
         let (results, border) = rest.split_at_mut(results);
         border.fill(self.zx);
-        let most = self.chunk(self.tiles());
+        let most = self.chunk();
         let count = tiles.len().div_ceil(most).max(1);
         for i in 0..count {
             let part = |i: usize| tiles.start + i * tiles.len() / count;
@@ -246,9 +253,8 @@ impl Winograd {
 
     /// Computes a chunk of tiles.
     fn compute(&self, io: &Io<'_>, chunk: &mut Chunk<'_>, blocks: &[Block]) {
-        let Some(loops) = Loops::of(self.isa) else { return };
         // SAFETY: the token proves the instruction set; buffers and operands are as long as the chunk asks for.
-        unsafe { (loops.inputs)(chunk) };
+        unsafe { (self.loops.inputs)(chunk) };
         for block in blocks {
             let p = &self.packed;
             let outputs = Outputs {
@@ -259,7 +265,7 @@ impl Winograd {
                 io,
             };
             // SAFETY: as above; tasks have tiles or blocks of their own.
-            unsafe { (loops.outputs)(chunk, &outputs) };
+            unsafe { (self.loops.outputs)(chunk, &outputs) };
         }
     }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
 use super::lanes::{Evex, Lanes, Madd, Vex, Zmm};
-use super::{Chunk, Loops, Outputs, PLANES, REACH, SIDE};
+use super::{Chunk, Loops, Outputs, PLANES, REACH, SIDE, grid};
 use crate::isa::takes_evex;
 use crate::qconv::pack::LANES;
 use crate::qconv::tile::Tile;
@@ -53,7 +53,7 @@ versions! {
 
 /// Image, and first output row and column, of a tile.
 fn place(chunk: &Chunk<'_>, tile: usize) -> [usize; 3] {
-    let [down, right] = [chunk.geometry.oh, chunk.geometry.ow].map(|o| o.div_ceil(SIDE));
+    let [down, right] = grid(chunk.geometry);
     [tile / (down * right), tile / right % down * SIDE, tile % right * SIDE]
 }
 
@@ -198,7 +198,7 @@ impl Product {
                         ($rows, 2) if $rows <= V::ROWS => self.tile::<V, $rows, 2>(),
                         ($rows, _) if $rows <= V::ROWS => self.tile::<V, $rows, 1>(),
                     )*
-                    _ => {}
+                    _ => unreachable!("a tile has at most {} rows", V::ROWS),
                 }
             };
         }
