@@ -73,7 +73,8 @@ pub(crate) struct Workspace<'a> {
     pub(crate) pool: &'a ThreadPool,
 }
 
-/// What values lie in, lent to taps as it is: if one keeps a value, it keeps all of the arena, and the run goes on in another.
+/// What values lie in, lent to taps as it is: if one keeps a value, it keeps all of the arena, and the run goes on in
+/// another.
 #[derive(Clone, Default)]
 pub(crate) struct Arena(pub(crate) AlignedVec<u8>);
 

@@ -168,10 +168,9 @@ impl Rows for Windows<'_> {
             (row * g.channels, g.channels)
         } else {
             let (n, oy, ox) = g.position(row);
-            let (rows, cols, last) = (g.rows_of(oy), g.cols_of(ox), g.cols_of(ox + count - 1));
-            let whole = rows.from == 0 && rows.to == g.kh && cols.from == 0 && last.to == g.kw;
+            let (rows, cols) = (g.rows_of(oy), g.cols_of(ox));
             let together = g.kw == 1 || g.groups == 1 && g.dilation[1] == 1;
-            if !whole || !together || g.kh * g.kw == 0 || ox + count > g.ow {
+            if g.kh * g.kw == 0 || !together || (rows.from, rows.to) != (0, g.kh) || g.whole_from(ox, g.ow) < count {
                 return None;
             }
             (g.at(n, rows, 0, cols, 0), g.stride[1] * g.channels)

@@ -21,6 +21,7 @@ const SERIAL: usize = 100_000;
 pub(crate) trait Rows: Sync {
     /// Writes row `row` of group `group`, all of its depth.
     fn gather(&self, group: usize, row: usize, sink: &mut RowSink<'_>);
+
     /// `count` rows from `row` on where they lie, if it is better to read them there.
     fn lines(&self, _group: usize, _row: usize, _count: usize) -> Option<Lines<'_>> {
         None

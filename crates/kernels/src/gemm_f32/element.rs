@@ -23,6 +23,7 @@ pub(crate) trait Element: Pod + Send + Sync {
 
     /// Elements as floats: themselves, or in `room`, which is as long.
     fn widen<'a>(isa: Isa, from: &'a [Self], room: &'a mut [f32]) -> &'a [f32];
+
     /// Nine lines of `count` elements that lie `step` apart, as floats, and how far apart those lie.
     fn widen_lines<'a>(
         isa: Isa,
