@@ -56,46 +56,81 @@ fn layer(g: &Graph, id: NodeId) -> Option<Layer> {
     Some(Layer { id, x, bias: g.node(b).target.clone(), shape: [*out, *each, places], channels, axis }).filter(|_| fits)
 }
 
-/// What rounding adds to a layer's weight; none if it is not rounded.
-fn rounding(p: &Prepared, quantized: &Graph, l: &Layer) -> Option<Vec<f32>> {
-    let node = p.graph.node(l.id);
-    let weight = p.graph.constant(*node.arg("weight")?.nodes().first()?)?;
-    let mut error = dequantized(quantized, quantized.node(quantized.find(&node.name)?).arg("weight")?)?;
-    error.iter_mut().zip(weight.to_f32().iter()).for_each(|(r, w)| *r -= w);
-    Some(error).filter(|e| e.len() == weight.len())
+/// A layer's weight, and what stands for it.
+struct Rounded {
+    weight: Tensor,
+    levels: Tensor,
+    scales: Vec<f32>,
+    zero_points: Vec<i64>,
+    /// Elements of a channel that lie side by side.
+    inner: usize,
 }
 
-/// What a dequantize of constants means.
-fn dequantized(g: &Graph, a: &Arg) -> Option<Vec<f32>> {
-    let node = g.node(*a.nodes().first()?);
-    let op = node.op()?;
-    let constant = |name: &str| g.constant(*node.arg(name)?.nodes().first()?);
-    let q = constant(op.schema.params[0].name.as_str())?;
-    let (scales, zero_points, axis) = match (op.base(), node.arg("scale"), node.arg("zero_point"), node.arg("axis")) {
-        ("dequantize_per_channel", _, _, Some(Arg::Int(axis))) => {
-            (constant("scales")?.to_f32().into_owned(), constant("zero_points")?.to_i64(), usize::try_from(*axis).ok()?)
-        }
-        ("dequantize_per_tensor", Some(Arg::Float(s)), Some(Arg::Int(z)), _) => (vec![*s as f32], vec![*z], 0),
-        _ => return None,
-    };
-    let inner: usize = q.shape().get(axis + 1..)?.iter().product();
-    let (inner, n) = (inner.max(1), scales.len());
-    let zero = |i: usize| zero_points[i % n];
-    Some(match q.elements::<i8>() {
-        // Most weights: row by row.
-        Some(q) => {
-            let mut floats = Vec::with_capacity(q.len());
-            for (i, row) in q.chunks(inner).enumerate() {
-                let (scale, zero) = (scales[i % n], zero(i) as f32);
-                floats.extend(row.iter().map(|v| (f32::from(*v) - zero) * scale));
+impl Rounded {
+    /// None if the weight is not rounded.
+    fn of(p: &Prepared, quantized: &Graph, l: &Layer) -> Option<Rounded> {
+        let node = p.graph.node(l.id);
+        let weight = p.graph.constant(*node.arg("weight")?.nodes().first()?)?.clone();
+        let meant = quantized.node(quantized.find(&node.name)?).arg("weight")?;
+        let node = quantized.node(*meant.nodes().first()?);
+        let op = node.op()?;
+        let constant = |name: &str| quantized.constant(*node.arg(name)?.nodes().first()?);
+        let levels = constant(op.schema.params[0].name.as_str())?.clone();
+        let by = (op.base(), node.arg("scale"), node.arg("zero_point"), node.arg("axis"));
+        let (scales, zero_points, axis) = match by {
+            ("dequantize_per_channel", _, _, Some(Arg::Int(axis))) => {
+                let axis = usize::try_from(*axis).ok()?;
+                (constant("scales")?.to_f32().into_owned(), constant("zero_points")?.to_i64(), axis)
             }
-            floats
+            ("dequantize_per_tensor", Some(Arg::Float(s)), Some(Arg::Int(z)), _) => (vec![*s as f32], vec![*z], 0),
+            _ => return None,
+        };
+        let inner: usize = levels.shape().get(axis + 1..)?.iter().product();
+        let fits = levels.len() == weight.len();
+        Some(Rounded { weight, levels, scales, zero_points, inner: inner.max(1) }).filter(|_| fits)
+    }
+
+    /// What rounding adds, for each output channel: `Σ (w' - w)·mean` over input channels, of which `each` are a group's, and
+    /// places.
+    fn shifts(&self, [out, each, places]: [usize; 3], means: &[f64]) -> Vec<f64> {
+        let (weight, n, len) = (self.weight.to_f32(), self.scales.len(), each * places);
+        let per_group = out / (means.len() / each);
+        let means: Vec<f64> = means.iter().flat_map(|m| std::iter::repeat_n(*m, places)).collect();
+        let rows = (0..out).map(|o| (o * len, &weight[o * len..][..len], &means[o / per_group * len..][..len]));
+        let channel = |i: usize| (self.scales[i / self.inner % n], self.zero_points[i / self.inner % n]);
+        match self.levels.elements::<i8>() {
+            // Most weights: an output channel at once.
+            Some(levels) if self.inner.is_multiple_of(len.max(1)) => {
+                let row = |(first, w, means): (usize, &[f32], &[f64])| {
+                    let (scale, zero) = channel(first);
+                    let error = |(q, w): (&i8, &f32)| (f32::from(*q) - zero as f32) * scale - w;
+                    dot(&levels[first..][..len], w, means, error)
+                };
+                rows.map(row).collect()
+            }
+            _ => {
+                let levels = self.levels.to_i64();
+                let meaning = |i: usize| (levels[i] - channel(i).1) as f32 * channel(i).0;
+                let row = |(first, w, means): (usize, &[f32], &[f64])| {
+                    let meant: Vec<f32> = (first..first + len).map(meaning).collect();
+                    dot(&meant, w, means, |(m, w)| m - w)
+                };
+                rows.map(row).collect()
+            }
         }
-        None => {
-            let meaning = |(i, v): (usize, &i64)| (v - zero(i / inner)) as f32 * scales[i / inner % n];
-            q.to_i64().iter().enumerate().map(meaning).collect()
+    }
+}
+
+/// `Σ error(a, w)·mean`, in eight chains, which vectorise.
+fn dot<T>(a: &[T], w: &[f32], means: &[f64], error: impl Fn((&T, &f32)) -> f32) -> f64 {
+    const CHAINS: usize = 8;
+    let mut sums = [0.0; CHAINS];
+    for ((a, w), means) in a.chunks(CHAINS).zip(w.chunks(CHAINS)).zip(means.chunks(CHAINS)) {
+        for (s, (aw, mean)) in sums.iter_mut().zip(a.iter().zip(w).zip(means)) {
+            *s += f64::from(error(aw)) * mean;
         }
-    })
+    }
+    sums.iter().sum()
 }
 
 /// A sum in fixed point, so that it does not depend on the order: multiples of 2⁻⁴⁰, in two halves.
@@ -212,17 +247,12 @@ pub fn correct_biases(p: &Prepared, quantized: &Graph, stats: &Statistics) -> Op
     for l in layers(&p.graph) {
         let fresh = ChannelSums::new(&p.graph, &l);
         let sums = stats.inputs.iter().find(|s| s.is_like(&fresh) && s.count > 0);
-        let (Some(sums), Some(error)) = (sums, rounding(p, quantized, &l)) else { continue };
-        let [out, each, places] = l.shape;
-        let groups = l.channels / each;
+        let (Some(sums), Some(rounded)) = (sums, Rounded::of(p, quantized, &l)) else { continue };
         let Some(old) = p.graph.constants.get(&l.bias) else { continue };
         let means: Vec<f64> = (0..l.channels).map(|channel| sums.mean(channel)).collect();
-        let shift = |o: usize| -> f64 {
-            let first = o / (out / groups) * each;
-            let rows = error[o * each * places..(o + 1) * each * places].chunks(places.max(1));
-            rows.zip(&means[first..]).map(|(r, mean)| r.iter().map(|v| f64::from(*v)).sum::<f64>() * mean).sum()
-        };
-        let bias: Vec<f32> = old.to_f32().iter().enumerate().map(|(o, b)| (f64::from(*b) - shift(o)) as f32).collect();
+        let (shifts, out) = (rounded.shifts(l.shape, &means), l.shape[0]);
+        let bias: Vec<f32> =
+            old.to_f32().iter().zip(&shifts).map(|(b, shift)| (f64::from(*b) - shift) as f32).collect();
         if bias.iter().all(|v| v.is_finite()) {
             corrected.graph.constants.insert(l.bias.clone(), Tensor::new(&[out], bias));
             count += 1;

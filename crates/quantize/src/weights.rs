@@ -18,20 +18,39 @@ pub(crate) struct QuantizedWeight {
     pub q: Tensor,
     /// One for each channel.
     pub scales: Vec<f32>,
+    /// What they are where no bias asks for more.
+    least: Vec<f32>,
     /// One for each channel.
     pub zero_points: Vec<i32>,
     /// Channels that are not zero and that the spec's least scale leaves fewer than [`LEAST_LEVELS`] on either side.
     pub flattened: usize,
 }
 
-/// What a weight is quantized by: its name, axis and spec, and the least scales as bits.
-type Key = (String, usize, SpecId, Vec<u32>);
-
-/// Weights as they were quantized: attempts that differ in their biases share them.
+/// What has been found out about weights, by name and axis: attempts that differ in their biases share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Known(Arc<Mutex<IndexMap<Key, (Tensor, QuantizedWeight)>>>);
+pub(crate) struct Known {
+    quantized: Shared<(String, usize, SpecId), QuantizedWeight>,
+    reaches: Shared<(String, usize), Arc<[f32]>>,
+}
+
+/// What was made of a weight, and the weight that it was made of.
+type Shared<K, V> = Arc<Mutex<IndexMap<K, (Tensor, V)>>>;
 
 impl Known {
+    /// The greatest magnitude of each channel of a weight of a graph.
+    pub(crate) fn reaches(&self, (name, t): (&str, &Tensor), axis: usize) -> Arc<[f32]> {
+        let key = (name.to_owned(), axis);
+        let mut all = self.reaches.lock().unwrap_or_else(PoisonError::into_inner);
+        match all.get(&key) {
+            Some((of, reaches)) if of.same_place(t) => Arc::clone(reaches),
+            _ => {
+                let found: Arc<[f32]> = reaches(&t.to_f32(), t.shape(), axis).into();
+                all.insert(key, (t.clone(), Arc::clone(&found)));
+                found
+            }
+        }
+    }
+
     /// What [`quantize_weight`] makes of a weight of a graph, or has made of it.
     ///
     /// # Errors
@@ -44,10 +63,10 @@ impl Known {
         divides: bool,
         floors: &[f32],
     ) -> Result<QuantizedWeight, String> {
-        let key = (name.to_owned(), axis, id, floors.iter().map(|f| f.to_bits()).collect());
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (name.to_owned(), axis, id);
+        let mut all = self.quantized.lock().unwrap_or_else(PoisonError::into_inner);
         match all.get(&key) {
-            Some((of, w)) if of.same_place(t) => Ok(w.clone()),
+            Some((of, w)) if of.same_place(t) && raised(&w.least, floors, t.dtype()) == w.scales => Ok(w.clone()),
             _ => {
                 let w = quantize_weight(t, axis, spec, divides, floors)?;
                 all.insert(key, (t.clone(), w.clone()));
@@ -92,8 +111,8 @@ pub(crate) fn quantize_weight(
         let zero = observed.channels().iter().map(|o| o.extrema() == Some((0.0, 0.0)));
         scales.iter_mut().zip(zero).filter(|(_, z)| *z).for_each(|(s, _)| *s = widest);
     }
-    scales.iter_mut().zip(floors).for_each(|(s, floor)| *s = s.max(*floor));
-    scales.iter_mut().for_each(|s| *s = in_type(*s, t.dtype()));
+    let least = scales;
+    let scales = raised(&least, floors, t.dtype());
     let inner: usize = shape[axis + 1..].iter().product();
     let QRange { min, max, dtype } = spec.range;
     let mut levels = Vec::with_capacity(x.len());
@@ -114,7 +133,13 @@ pub(crate) fn quantize_weight(
     };
     let few = scales.iter().any(|s| *s <= spec.eps);
     let flattened = if few { reaches(&x, shape, axis).iter().zip(&scales).filter(flat).count() } else { 0 };
-    Ok(QuantizedWeight { q, scales, zero_points, flattened })
+    Ok(QuantizedWeight { q, scales, least, zero_points, flattened })
+}
+
+/// Scales that are no less than the floors, if there are any, as the type of their tensor holds them.
+fn raised(least: &[f32], floors: &[f32], dtype: DType) -> Vec<f32> {
+    let floor = |c: usize| floors.get(c).copied().unwrap_or(0.0);
+    least.iter().enumerate().map(|(c, s)| in_type(s.max(floor(c)), dtype)).collect()
 }
 
 /// The greatest magnitude of each channel along an axis.
@@ -144,12 +169,11 @@ const LEAST_LEVELS: f32 = 8.0;
 const NEGLIGIBLE: f32 = 1.0 / 1024.0;
 
 /// The least scale of each channel at which `bias / (sx · scale)` fits beside the greatest sum of products, 0 where
-/// any does; none if a channel that matters would lose its levels.
-pub(crate) fn bias_floors(t: &Tensor, axis: usize, bias: &Tensor, sx: f32, room: i64) -> Option<Vec<f32>> {
-    if axis >= t.shape().len() || room <= 0 {
+/// any does; none if a channel that matters would lose its levels. `reach` are the channels' greatest magnitudes.
+pub(crate) fn bias_floors(reach: &[f32], bias: &Tensor, sx: f32, room: i64) -> Option<Vec<f32>> {
+    if room <= 0 {
         return None;
     }
-    let reach = reaches(&t.to_f32(), t.shape(), axis);
     let widest = reach.iter().copied().fold(0.0, f32::max);
     let mut floors = vec![0.0f32; reach.len()];
     for (c, b) in bias.to_f32().iter().enumerate() {
@@ -159,7 +183,7 @@ pub(crate) fn bias_floors(t: &Tensor, axis: usize, bias: &Tensor, sx: f32, room:
         floors[c] = least.max(floors[c]);
     }
     let kept = |(floor, reach): (&f32, &f32)| floor * LEAST_LEVELS <= *reach || *reach <= widest * NEGLIGIBLE;
-    floors.iter().zip(&reach).all(kept).then_some(floors)
+    floors.iter().zip(reach).all(kept).then_some(floors)
 }
 
 /// What a 32-bit sum leaves for a bias beside `products` products of at most `limit`.
@@ -270,7 +294,8 @@ mod tests {
     #[test]
     fn scales_are_raised_for_biases_as_far_as_the_weight_allows() {
         let t = Tensor::new(&[3, 1], vec![1e-5f32, 1.0, 0.0]);
-        let floors = |b: [f32; 3]| bias_floors(&t, 0, &Tensor::new(&[3], b.to_vec()), 0.01, 1 << 30);
+        let reach = Known::default().reaches(("w", &t), 0);
+        let floors = |b: [f32; 3]| bias_floors(&reach, &Tensor::new(&[3], b.to_vec()), 0.01, 1 << 30);
         let got = floors([1.0, 1.0, 1.0]).unwrap();
         assert!(got.iter().all(|f| (*f - 1.0 / 0.01 / (1u64 << 30) as f32).abs() < 1e-12), "{got:?}");
         assert!(floors([1e6, 0.0, 1e6]).is_some(), "channels that are negligible, or zero, give way");

@@ -183,7 +183,11 @@ impl<'a> Converter<'a> {
                     continue;
                 }
                 let room = weights::bias_room(b.products, b.limit);
-                let Some(least) = weights::bias_floors(b.weight, b.axis, bias, b.sx, room) else { continue };
+                if b.axis >= b.weight.shape().len() {
+                    continue;
+                }
+                let reach = self.p.known.reaches((b.target, b.weight), b.axis);
+                let Some(least) = weights::bias_floors(&reach, bias, b.sx, room) else { continue };
                 let floors = self.floors.entry((b.target.clone(), b.spec, b.axis)).or_default();
                 floors.resize(least.len(), 0.0);
                 floors.iter_mut().zip(least).for_each(|(f, l)| *f = f.max(l));
