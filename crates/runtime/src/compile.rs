@@ -2,14 +2,16 @@
 
 use crate::error::{Result, RuntimeError};
 use crate::kernel::{CopyKernel, Io, shift};
-use crate::lower::{PackedWeights, lower};
+use crate::lower::lower;
 use crate::memory::arena::{Request, place};
 use crate::memory::carve::{Carved, MAX_WRITES, carve};
 use crate::memory::{Buffer, Home, Span, Storage, Value, row_major, strides_in};
+use crate::packing::{PackedWeights, make};
 use crate::plan::Plan;
 use crate::steps::{Stage, Step, Steps};
 use cleave_ir::{Bytes, Graph, Tensor};
 use cleave_kernels::{AlignedVec, Isa, ThreadPool};
+use indexmap::IndexSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -92,14 +94,21 @@ impl Compiled {
     pub(crate) fn new(
         g: &Arc<Graph>,
         isa: Isa,
-        threads: usize,
+        pool: &ThreadPool,
         first_tap: usize,
         packed: &PackedWeights,
     ) -> Result<Compiled> {
-        let (Steps { stages, buffers, nodes, .. }, results) = lower(g, isa, first_tap, packed)?;
+        let mut wide = IndexSet::new();
+        let (stages, buffers, nodes, results) = loop {
+            let (Steps { stages, buffers, nodes, .. }, results) = lower(g, isa, first_tap, packed, &wide)?;
+            match make(stages, pool)? {
+                Ok(stages) => break (stages, buffers, nodes, results),
+                Err(overflows) => wide.extend(overflows),
+            }
+        };
         let (offsets, arena_bytes) = offsets(&stages, &buffers, &results);
         let steps = || stages.iter().filter_map(|s| if let Stage::Run(step) = s { Some(step) } else { None });
-        let scratch_bytes = steps().map(|s| s.kernel.scratch_bytes(threads)).max().unwrap_or(0);
+        let scratch_bytes = steps().map(|s| s.kernel.scratch_bytes(pool.threads())).max().unwrap_or(0);
         let constants = buffers.iter().filter(|b| matches!(b.home, Home::Constant(_))).map(|b| b.bytes).sum();
         let kernels = steps().map(|s| s.planned.clone()).collect();
         let plan = Plan { kernels, nodes, arena_bytes, constant_bytes: constants };

@@ -8,6 +8,7 @@ pub mod error;
 mod kernel;
 mod lower;
 mod memory;
+mod packing;
 pub mod plan;
 pub mod reference;
 pub mod session;

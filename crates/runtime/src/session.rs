@@ -3,7 +3,7 @@
 use crate::compile::{Arena, Compiled, InputBytes, Workspace};
 use crate::error::{Result, RuntimeError, check_inputs};
 use crate::kernel::floats;
-use crate::lower::PackedWeights;
+use crate::packing::PackedWeights;
 use crate::plan::Plan;
 use crate::reference;
 use cleave_decompose::{Table, decompose, plain_attention};
@@ -107,7 +107,16 @@ impl Session {
     pub fn beside(&self, threads: usize) -> Session {
         let options = Options { threads, ..self.options };
         let other = Session::empty(self.graph.clone(), self.lowered.clone(), self.table.clone(), options);
-        Session { packed: Arc::clone(&self.packed), ..other }
+        Session { packed: self.packed.clone(), ..other }
+    }
+
+    /// A session for another graph, as this one runs: packed weights of levels are shared where they are the same.
+    ///
+    /// # Errors
+    /// As [`Session::new`].
+    pub fn for_another(&self, graph: &Graph) -> Result<Session> {
+        let other = Session::with_table(graph, self.options, self.table.clone())?;
+        Ok(Session { packed: self.packed.for_another(), ..other })
     }
 
     /// The graph that it runs, as it was given.
@@ -227,9 +236,8 @@ impl Session {
         };
         let body = match specialise(graph, &bound)? {
             Some(g) => {
-                let Options { isa, threads } = self.options;
                 let g = Arc::new(g);
-                let mut c = Compiled::new(&g, isa, threads, results, &self.packed)?;
+                let mut c = Compiled::new(&g, self.options.isa, &self.pool, results, &self.packed)?;
                 name_broken_up(&self.graph, &g, &mut c.plan);
                 if self.arena.0.len() < c.plan.arena_bytes {
                     self.arena = Arc::new(Arena(AlignedVec::zeroed(c.plan.arena_bytes)));

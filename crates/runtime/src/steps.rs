@@ -1,24 +1,25 @@
 //! A model as steps on buffers: what lowering appends to, named and counted for the plan, and what is placed and run.
 
-use crate::kernel::{Kernel, PointwiseKernel, ThenKernel};
+use crate::kernel::{Kernel, PointwiseKernel};
 use crate::memory::{Buffer, Home, Span, Storage, Value, row_major, strides_in, upload};
+use crate::packing::Making;
 use crate::plan::PlannedKernel;
 use cleave_ir::macs::macs;
 use cleave_ir::{Bindings, Graph, NodeId, Tensor};
 use indexmap::IndexMap;
 
 /// One step of a compiled model.
-pub(crate) enum Stage {
+pub(crate) enum Stage<K = Box<dyn Kernel>> {
     /// A kernel.
-    Run(Step),
+    Run(Step<K>),
     /// A value is handed to the tap with this index.
     Tap(usize, Value),
 }
 
 /// A kernel with its operands.
-pub(crate) struct Step {
+pub(crate) struct Step<K = Box<dyn Kernel>> {
     /// The kernel.
-    pub(crate) kernel: Box<dyn Kernel>,
+    pub(crate) kernel: K,
     /// What it reads.
     pub(crate) reads: Vec<Span>,
     /// What it writes.
@@ -31,7 +32,7 @@ pub(crate) struct Step {
 pub(crate) struct Steps<'g> {
     g: &'g Graph,
     /// In order.
-    pub(crate) stages: Vec<Stage>,
+    pub(crate) stages: Vec<Stage<Making>>,
     /// Of all values.
     pub(crate) buffers: Vec<Buffer>,
     /// For every call, the kernel that runs it.
@@ -85,7 +86,7 @@ impl<'g> Steps<'g> {
     /// its name without number.
     pub(crate) fn push(
         &mut self,
-        kernel: Box<dyn Kernel>,
+        kernel: Making,
         (reads, out): (&[&Value], &[&Value]),
         stem: &str,
         nodes: &[NodeId],
@@ -103,7 +104,7 @@ impl<'g> Steps<'g> {
         let bytes = |v: &[&Value]| v.iter().map(|v| v.len() * v.storage.size()).sum();
         let planned = PlannedKernel {
             name,
-            kernel: kernel.name(),
+            kernel: String::new(),
             nodes: covered.iter().map(|n| self.name(*n)).collect(),
             shape: out.first().map_or(vec![], |v| v.shape.clone()),
             bytes: bytes(out),
@@ -126,11 +127,10 @@ impl<'g> Steps<'g> {
         let Some(Stage::Run(step)) = self.stages.pop() else { return };
         let made = &step.writes[0];
         let parts = reads.iter().map(|v| v.span().range).map(|r| r.start - made.range.start..r.end - made.range.start);
-        let kernel = Box::new(ThenKernel { parts: parts.collect(), first: step.kernel, then });
+        let kernel = step.kernel.then(parts.collect(), then);
         let (old, mut planned) = (step.planned.name.clone(), step.planned);
         let (stem, number) = old.rsplit_once('_').unwrap_or((&old, "0"));
         planned.name = format!("{}_{number}", self.fused_name(stem, nodes));
-        planned.kernel = kernel.name();
         planned.nodes.extend(nodes.iter().map(|n| self.name(*n)));
         planned.bytes += out.len() * out.storage.size();
         for kernel in self.nodes.values_mut().filter(|k| **k == old) {

@@ -253,3 +253,53 @@ fn infinities_saturate() {
     (v[3], v[100]) = (f32::INFINITY, f32::NEG_INFINITY);
     check_quantized(&g, &[Tensor::new(&[1, 4, 9, 7], v)], 0.012, 1.0);
 }
+
+#[test]
+fn sums_that_may_leave_32_bits_are_computed_in_float() {
+    let g = |n: usize| {
+        let src = r#"graph(%x: f32[2, N]) {
+  Q x_q x 0.01 0 2·N
+  DQ x_1 x_q 0.01 0 2·N
+  W w 3·N 0 3
+  %linear = aten.linear(%x_1, %w): f32[2, 3]
+  %relu = aten.relu(%linear): f32[2, 3]
+  Q y_q relu 400.0 0 2·3
+  DQ y y_q 400.0 0 2·3
+  W v 4·3 0 4
+  %linear_1 = aten.linear(%y, %v): f32[2, 4]
+  return %linear_1
+}
+"#;
+        let mut g = quantized(&src.replace('N', &n.to_string()));
+        g.constants.insert("w_q".into(), Tensor::new(&[3, n], vec![127i8; 3 * n]));
+        g
+    };
+    for (n, first) in [(66_000, "linear_u8s8_relu_1"), (67_000, "linear_f32_relu_2")] {
+        let (g, x) = (g(n), Tensor::new(&[2, n], vec![2.0f32; 2 * n]));
+        let all = kernels(&g, std::slice::from_ref(&x));
+        assert_eq!(all[all.len() - 2], first, "{n}");
+        check_quantized(&g, &[x], 1.0, 1.0);
+    }
+}
+
+#[test]
+fn a_session_for_another_graph_takes_over_what_is_the_same() {
+    let g = quantized(RESIDUAL);
+    let x = Random::new(1).floats(&[2, 4, 9, 7], 1.3);
+    let run = |mut s: Session| s.run(std::slice::from_ref(&x)).unwrap()[0].to_f32().into_owned();
+    let fresh = |g: &Graph| Session::new(g, Options::default()).unwrap();
+    let mut first = fresh(&g);
+    let before = first.run(std::slice::from_ref(&x)).unwrap()[0].to_f32().into_owned();
+    // Other weights under the name, other scales, another zero point.
+    let mut other_weights = g.clone();
+    let turned: Vec<i8> = g.constants["w_q"].to_i64().iter().map(|w| -*w as i8).collect();
+    other_weights.constants.insert("w_q".into(), Tensor::new(&[4, 4, 3, 3], turned));
+    let mut other_scales = g.clone();
+    other_scales.constants.insert("w_scale".into(), Tensor::new(&[4], vec![0.003f32, 0.002, 0.001, 0.004]));
+    let mut other_zero = quantized(&RESIDUAL.replace("x 0.01 120", "x 0.01 90").replace("x_q 0.01 120", "x_q 0.01 90"));
+    other_zero.constants = g.constants.clone();
+    for other in [g, other_weights, other_scales, other_zero] {
+        assert_eq!(run(first.for_another(&other).unwrap()), run(fresh(&other)));
+    }
+    assert_eq!(run(first), before);
+}

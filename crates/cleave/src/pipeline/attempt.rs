@@ -5,6 +5,7 @@ use super::seen::Seen;
 use super::{Samples, Settings};
 use crate::error::{Error, Result};
 use cleave_quantize::{Converted, Prepared, Statistics, Status};
+use cleave_runtime::Session;
 
 /// A way to quantize a graph, and how well it does.
 pub(super) struct Attempt {
@@ -14,13 +15,16 @@ pub(super) struct Attempt {
     pub(super) check: Check,
     /// Whether layers are equalized.
     pub(super) equalized: bool,
+    /// What runs it, where it was measured.
+    pub(super) session: Option<Session>,
 }
 
 impl Attempt {
-    /// Converts a graph, `prepared` or that with other biases, and measures the result by `prepared`.
+    /// Converts a graph, `prepared` or that with other biases, and measures the result by `prepared`. Weights that `like`
+    /// has packed are not packed again.
     pub(super) fn new(
         prepared: Prepared,
-        graph: Option<&Prepared>,
+        (graph, like): (Option<&Prepared>, Option<&Session>),
         statistics: &Statistics,
         seen: Option<&Seen>,
         samples: Option<&(impl Samples + ?Sized)>,
@@ -35,11 +39,15 @@ impl Attempt {
             let why = first.map_or(String::new(), |(n, why)| format!("; {n}: {why}"));
             return Err(Error::NothingLeft(why));
         }
-        let check = match (seen, samples) {
-            (Some(seen), Some(s)) => check::outputs(seen, &prepared.graph, &converted.graph, s, settings)?,
-            _ => Check::default(),
+        let (Some(seen), Some(samples)) = (seen, samples) else {
+            return Ok(Attempt { prepared, converted, check: Check::default(), equalized: false, session: None });
         };
-        Ok(Attempt { prepared, converted, check, equalized: false })
+        let mut session = match like {
+            Some(like) => like.for_another(&converted.graph)?,
+            None => Session::new(&converted.graph, settings.run)?,
+        };
+        let check = check::outputs(seen, &prepared.graph, &mut session, samples, settings)?;
+        Ok(Attempt { prepared, converted, check, equalized: false, session: Some(session) })
     }
 
     /// With biases corrected, if that is better.
@@ -52,7 +60,8 @@ impl Attempt {
     ) -> Result<Attempt> {
         let better = cleave_quantize::correct_biases(&self.prepared, &self.converted.graph, statistics);
         let Some((other, biases)) = better else { return Ok(self) };
-        let other = Attempt::new(self.prepared.clone(), Some(&other), statistics, seen, samples, settings)?;
+        let by = (Some(&other), self.session.as_ref());
+        let other = Attempt::new(self.prepared.clone(), by, statistics, seen, samples, settings)?;
         Ok(self.or(other, "bias_correction", biases))
     }
 

@@ -2,7 +2,6 @@
 
 use super::seen::Seen;
 use super::{Samples, Settings, batch_size};
-use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::metrics::{Comparison, Similarity};
 use cleave_ir::{Graph, NodeId, Tensor};
@@ -68,16 +67,15 @@ impl Check {
 pub(super) fn outputs(
     seen: &Seen,
     float: &Graph,
-    quantized: &Graph,
+    session: &mut Session,
     samples: &(impl Samples + ?Sized),
     settings: &Settings,
 ) -> Result<Check> {
-    let mut session = Backend::Cpu(Box::new(Session::new(quantized, settings.run)?));
     let mut outputs = vec![Comparison::default(); float.output_names.len()];
     let mut runs = 0;
     for (run, inputs) in first_inputs(float, samples, settings.check, settings) {
         let Some(want) = seen.outputs.get(&run) else { continue };
-        let got = session.run(&inputs?, &[], &mut |_, _| {})?;
+        let got = session.run(&inputs?)?;
         for (c, (a, b)) in outputs.iter_mut().zip(want.iter().zip(&got)) {
             c.add(a, b).map_err(Error::Other)?;
         }
@@ -93,18 +91,18 @@ pub(super) fn outputs(
 pub(super) fn layers(
     seen: &Seen,
     float: &Graph,
-    quantized: &Graph,
+    session: &mut Session,
     samples: &(impl Samples + ?Sized),
     settings: &Settings,
 ) -> Result<Vec<(String, Similarity)>> {
+    let quantized = &session.graph().clone();
     let of: IndexMap<NodeId, NodeId> = quantized_values(float, quantized).into_iter().map(|(f, q)| (q, f)).collect();
-    let mut session = Backend::Cpu(Box::new(Session::new(quantized, settings.run)?));
     let mut layers: IndexMap<NodeId, Comparison> = IndexMap::new();
     let mut wrong = None;
     for (run, inputs) in first_inputs(float, samples, settings.check, settings) {
         let Some(values) = seen.values.get(&run) else { continue };
         let taps: Vec<NodeId> = of.iter().filter(|(_, f)| values.contains_key(*f)).map(|(q, _)| *q).collect();
-        session.run(&inputs?, &taps, &mut |q, t| {
+        session.run_with_taps(&inputs?, &taps, &mut |q, t| {
             let Some(want) = values.get(&of[&q]) else { return };
             let got = dequantized(quantized, q, &want.same_of(t));
             let all = layers.entry(of[&q]).or_insert_with(Comparison::without_means);

@@ -229,7 +229,7 @@ pub fn finish(
         (_, seen) => Ok(seen),
     };
     let attempt = |prepared: Prepared, statistics: &Statistics, seen: Option<&Seen>| {
-        let a = Attempt::new(prepared, None, statistics, seen, samples, settings)?;
+        let a = Attempt::new(prepared, (None, None), statistics, seen, samples, settings)?;
         if corrects_biases { a.corrected(statistics, seen, samples, settings) } else { Ok(a) }
     };
     let [seen, equalized_seen] = seen;
@@ -252,9 +252,9 @@ pub fn finish(
         }
         (None, _) => {}
     }
-    let Attempt { prepared, converted, mut check, equalized } = best;
-    if let (Some(samples), Some(seen)) = (samples, seen) {
-        check.worst = check::layers(&seen, &prepared.graph, &converted.graph, samples, settings)?;
+    let Attempt { prepared, converted, mut check, equalized, session } = best;
+    if let (Some(samples), Some(seen), Some(mut session)) = (samples, seen, session) {
+        check.worst = check::layers(&seen, &prepared.graph, &mut session, samples, settings)?;
         clock.lap("check");
     }
     Ok(Quantized { raised, annotations, prepared, equalized, learnt, converted, check, seconds: clock.laps })

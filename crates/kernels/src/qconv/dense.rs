@@ -96,6 +96,7 @@ impl Dense {
         placement: Placement,
         src: &Source<'_>,
         epilogue: Epilogue,
+        like: Option<&Dense>,
     ) -> Result<Dense, KernelError> {
         let g = &geometry;
         let whole_rows = src.groups == 1 && (g.kw == 1 || g.dilation[1] == 1);
@@ -109,7 +110,8 @@ impl Dense {
         let offset = |i: usize| i / runs * g.dilation[0] * line + i % runs * g.dilation[1] * g.c;
         let segments = Segments { offsets: (0..g.kh * runs).map(offset).collect(), len };
         let layout = Layout::of(isa, g.pixels());
-        let packed = pack::pack(src, &segments, isa, layout, Order::of(isa, epilogue.out))?;
+        let form = (layout, Order::of(isa, epilogue.out));
+        let packed = pack::pack(src, &segments, isa, form, like.map(|d| &d.packed))?;
         let halo = if copied { g.n * walk.image } else { 0 };
         Ok(Dense { isa, placement, layout, packed, segments, epilogue, walk, halo, zx: src.zx, geometry })
     }

@@ -77,7 +77,23 @@ impl QConv {
         requant: Requant,
         out: OutputKind,
     ) -> Result<QConv, KernelError> {
-        QConv::pack(isa, shape, weights, bias, Some(x_zero_point), requant, out)
+        QConv::pack(isa, shape, weights, bias, Some(x_zero_point), (requant, out), None)
+    }
+
+    /// [`QConv::new`] with the weights that this one was made of: they are packed once, where both take them in one form.
+    ///
+    /// # Errors
+    /// As [`QConv::new`].
+    pub fn again(
+        &self,
+        shape: &ConvShape,
+        weights: &[i8],
+        bias: &Bias,
+        x_zero_point: u8,
+        requant: Requant,
+        out: OutputKind,
+    ) -> Result<QConv, KernelError> {
+        QConv::pack(self.isa, shape, weights, bias, Some(x_zero_point), (requant, out), Some(self))
     }
 
     /// The same with an input whose scale and zero point each run brings ([`QConv::run_levels`]): float results
@@ -96,7 +112,8 @@ impl QConv {
             let why = "with levels that each run brings it takes a float bias and is not depthwise";
             return Err(KernelError::invalid(WHAT, why));
         }
-        QConv::pack(isa, shape, weights, bias, None, Requant::new(weight_scales, 0), OutputKind::F32)
+        let requant = Requant::new(weight_scales, 0);
+        QConv::pack(isa, shape, weights, bias, None, (requant, OutputKind::F32), None)
     }
 
     fn pack(
@@ -105,8 +122,8 @@ impl QConv {
         weights: &[i8],
         bias: &Bias,
         zx: Option<u8>,
-        requant: Requant,
-        out: OutputKind,
+        (requant, out): (Requant, OutputKind),
+        like: Option<&QConv>,
     ) -> Result<QConv, KernelError> {
         shape.check()?;
         if shape.n * shape.oh() * shape.ow() == 0 {
@@ -118,13 +135,20 @@ impl QConv {
         check_source(&src, shape.weight_len(), out)?;
         let epilogue = Epilogue::new(&src, out)?;
         let geometry = Geometry::new(shape);
+        // Images of another number or size take the same weights.
+        let like = like.filter(|q| ConvShape { n: shape.n, h: shape.h, w: shape.w, ..q.shape } == *shape);
+        let (dense, winograd) = match like.map(|q| &q.body) {
+            Some(Body::Dense(d)) => (Some(d), None),
+            Some(Body::Winograd(w)) => (None, Some(w)),
+            _ => (None, None),
+        };
         let body = if is_depthwise(shape) {
             Body::Depthwise(Depthwise::new(isa, geometry, &src, epilogue)?)
-        } else if let Some(winograd) = Winograd::new(isa, &geometry, &src, &epilogue)? {
+        } else if let Some(winograd) = Winograd::new(isa, &geometry, &src, &epilogue, winograd)? {
             Body::Winograd(winograd)
         } else {
             let placement = Placement::dense(geometry.oh, geometry.ow);
-            Body::Dense(Dense::new(isa, geometry, placement, &src, epilogue)?)
+            Body::Dense(Dense::new(isa, geometry, placement, &src, epilogue, dense)?)
         };
         Ok(QConv { isa, shape: *shape, residual: requant.residual.is_some(), levels: zx.is_none(), out, body })
     }

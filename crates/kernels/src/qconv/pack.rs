@@ -9,6 +9,7 @@ use super::octets::{Octets, append_block};
 use super::spec::{Bias, OutputKind, Requant};
 use super::tile::Columns;
 use crate::{AlignedVec, Isa, KernelError, Level};
+use std::sync::Arc;
 
 /// Output channels of one vector of accumulators.
 pub(super) const LANES: usize = 16;
@@ -118,14 +119,16 @@ impl Segments {
 /// Packed weights of all blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Packed {
-    pub weights: AlignedVec<i8>,
+    /// How they lie.
+    form: (Layout, Order),
+    pub weights: Arc<AlignedVec<i8>>,
     pub bias: AlignedVec<i32>,
     pub scale: AlignedVec<f32>,
     /// Empty without a float bias.
     pub float_bias: AlignedVec<f32>,
     pub blocks: Vec<Block>,
     /// Instead of weights.
-    pub octets: Option<Octets>,
+    pub octets: Option<Arc<Octets>>,
 }
 
 impl Packed {
@@ -171,29 +174,35 @@ impl Source<'_> {
     }
 }
 
-/// Packs all groups.
+/// Packs all groups; the weights of `like`, which are the same, are shared if they lie so.
 pub(super) fn pack(
     src: &Source<'_>,
     segments: &Segments,
     isa: Isa,
-    layout: Layout,
-    order: Order,
+    (layout, order): (Layout, Order),
+    like: Option<&Packed>,
 ) -> Result<Packed, KernelError> {
     let steps = segments.all_steps(layout);
-    let mut packed = columns(src, isa, order, 4 * steps)?;
-    let blocks = &mut packed.blocks;
-    let pack_block = |b: &Block, to: &mut [i8]| pack_block(src, segments, layout, order, b, to);
-    if layout == Layout::Columns {
-        (packed.weights, packed.octets) = pack_columns(isa, blocks, steps, pack_block);
-    } else {
-        packed.weights = AlignedVec::zeroed(4 * steps * packed.bias.len());
-        blocks.iter().for_each(|b| pack_block(b, &mut packed.weights[b.start..]));
+    let packed = columns(src, isa, (layout, order), 4 * steps)?;
+    if let Some(Packed { weights, octets, blocks, .. }) = like.filter(|like| like.form == packed.form) {
+        let (weights, octets, blocks) = (Arc::clone(weights), octets.clone(), blocks.clone());
+        return Ok(Packed { weights, octets, blocks, ..packed });
     }
-    Ok(packed)
+    let mut blocks = packed.blocks;
+    let pack_block = |b: &Block, to: &mut [i8]| pack_block(src, segments, layout, order, b, to);
+    let (weights, octets) = if layout == Layout::Columns {
+        pack_columns(isa, &mut blocks, steps, pack_block)
+    } else {
+        let mut weights = AlignedVec::zeroed(4 * steps * packed.bias.len());
+        blocks.iter().for_each(|b| pack_block(b, &mut weights[b.start..]));
+        (weights, None)
+    };
+    Ok(Packed { weights: Arc::new(weights), octets: octets.map(Arc::new), blocks, ..packed })
 }
 
 /// Blocks and what stands beside their columns, without weights, of which a column has `each`.
-pub(super) fn columns(src: &Source<'_>, isa: Isa, order: Order, each: usize) -> Result<Packed, KernelError> {
+pub(super) fn columns(src: &Source<'_>, isa: Isa, form: (Layout, Order), each: usize) -> Result<Packed, KernelError> {
+    let (_, order) = form;
     let og = src.c_out / src.groups;
     let widths = split(og, isa);
     let mut blocks = Vec::new();
@@ -224,7 +233,7 @@ pub(super) fn columns(src: &Source<'_>, isa: Isa, order: Order, each: usize) -> 
             }
         }
     }
-    Ok(Packed { weights: AlignedVec::default(), bias, scale, float_bias, blocks, octets: None })
+    Ok(Packed { form, weights: Arc::default(), bias, scale, float_bias, blocks, octets: None })
 }
 
 /// Packs the weights of one block, where there are zeros.

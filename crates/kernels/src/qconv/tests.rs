@@ -173,7 +173,11 @@ fn check_spread(shape: &ConvShape, e: Extras, seed: u64, spread: Spread) {
     for isa in Isa::all() {
         let conv = QConv::new(isa, shape, &case.weights, &case.bias, e.zx, case.requant.clone(), e.out);
         let Some(conv) = unless_too_wide(e, conv) else { return };
-        for threads in [1, 2] {
+        // From what was packed for other levels, if it serves.
+        let plain = Requant::new(vec![1.0; shape.c_out], 0);
+        let other = QConv::new(isa, shape, &case.weights, &Bias::None, 128, plain, OutputKind::U8).unwrap();
+        let again = other.again(shape, &case.weights, &case.bias, e.zx, case.requant.clone(), e.out).unwrap();
+        for (threads, conv) in [(1, conv), (2, again)] {
             let pool = ThreadPool::new(threads);
             let mut scratch = vec![0; conv.scratch_bytes(threads)];
             let scratch = std::cell::RefCell::new(&mut scratch[..]);

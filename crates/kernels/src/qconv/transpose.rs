@@ -168,7 +168,7 @@ impl QConvTranspose {
                 };
                 let src = source(s.c_out, s.groups, s.c_in, &part, bias, &requant, Some(x_zero_point));
                 let epilogue = Epilogue::new(&src, out)?;
-                parts.push(Dense::new(isa, geometry, placement, &src, epilogue)?);
+                parts.push(Dense::new(isa, geometry, placement, &src, epilogue, None)?);
             }
         }
         Ok(QConvTranspose { shape: s, residual: requant.residual.is_some(), out, parts })

@@ -5,7 +5,6 @@ use crate::error::Result;
 use crate::reference;
 use cleave_ir::{Arg, Bindings, Graph, Kind, Meta, NodeId, Tensor};
 use cleave_numerics::DType;
-use half::f16;
 use std::sync::Arc;
 
 /// Largest result that is computed beforehand, in elements.
@@ -141,11 +140,6 @@ impl<'g> Calls<'g> {
             Some(Arg::Node(x)) if casts => self.constant(*x).filter(|t| t.dtype() == DType::F16),
             _ => None,
         }
-    }
-
-    /// Elements of [`Calls::halves`].
-    pub(super) fn half_elements(&self, id: NodeId) -> Option<Vec<f16>> {
-        self.halves(id)?.elements::<f16>().map(|e| e.into_owned())
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Affine, Args, Calls};
 use crate::error::Result;
 use crate::memory::{channels_last, row_major};
-use cleave_ir::NodeId;
+use cleave_ir::{NodeId, Tensor};
 use cleave_kernels::ConvShape;
 use half::f16;
 use std::borrow::Cow;
@@ -38,11 +38,36 @@ pub(crate) struct Convolution {
 }
 
 /// Weights in the kernels' order.
-pub(crate) enum Weights {
+pub(crate) enum Weights<'w> {
     /// As they are, or as widened.
-    Floats(Vec<f32>),
+    Floats(Cow<'w, [f32]>),
     /// As they are stored.
-    Halves(Vec<f16>),
+    Halves(Cow<'w, [f16]>),
+}
+
+/// Weights and bias of a float convolution, with what follows it put in.
+pub(crate) struct ConvWeights {
+    conv: Convolution,
+    then: Affine,
+    /// Floats, or halves that are widened.
+    weights: Tensor,
+    /// For each output channel.
+    pub(crate) bias: Option<Vec<f32>>,
+}
+
+impl ConvWeights {
+    /// The weights in the kernels' order.
+    pub(crate) fn ordered(&self) -> Weights<'_> {
+        let (c, t) = (&self.conv, &self.weights);
+        if let Some(halves) = t.elements::<f16>() {
+            return Weights::Halves(c.reorder(halves));
+        }
+        let mut weights = c.reorder(t.to_f32());
+        if !self.then.nodes.is_empty() {
+            self.then.scale(weights.to_mut());
+        }
+        Weights::Floats(weights)
+    }
 }
 
 impl Convolution {
@@ -76,11 +101,11 @@ impl Convolution {
     }
 
     /// Weights in the kernels' order, `[c_out, kh, kw, c_in / groups]`, from torch's.
-    pub(crate) fn reorder<'w, T: Copy>(&self, w: &'w [T]) -> Cow<'w, [T]> {
+    pub(crate) fn reorder<'w, T: Copy>(&self, w: Cow<'w, [T]>) -> Cow<'w, [T]> {
         let s = &self.shape;
         let (taps, each) = (s.kh * s.kw, s.c_in / s.groups);
         if taps == 1 && self.transposed.is_none() {
-            return w.into();
+            return w;
         }
         let mut out = Vec::with_capacity(w.len());
         let per_group = s.c_out / s.groups;
@@ -128,15 +153,17 @@ impl Calls<'_> {
     }
 
     /// Weights and bias of a float convolution, with what follows it put in.
-    pub(crate) fn weights(&self, c: &Convolution, then: &Affine) -> Result<(Weights, Option<Vec<f32>>)> {
+    ///
+    /// # Errors
+    /// Weights that are no constants.
+    pub(crate) fn weights(&self, c: &Convolution, then: Affine) -> Result<ConvWeights> {
         let bias = c.bias.map(|b| self.tensor(b)).transpose()?;
         let bias = then.shift(bias.map(|b| b.to_f32().into_owned()));
-        if let Some(halves) = self.half_elements(c.weight) {
-            return Ok((Weights::Halves(c.reorder(&halves).into_owned()), bias));
-        }
-        let mut weights = c.reorder(&self.tensor(c.weight)?.to_f32()).into_owned();
-        then.scale(&mut weights);
-        Ok((Weights::Floats(weights), bias))
+        let weights = match self.halves(c.weight) {
+            Some(halves) => halves.clone(),
+            None => self.tensor(c.weight)?,
+        };
+        Ok(ConvWeights { conv: c.clone(), then, weights, bias })
     }
 }
 

@@ -58,7 +58,8 @@ pub(crate) struct RunQuant {
 
 /// Constant levels with their scales.
 pub(crate) struct Levels {
-    tensor: Tensor,
+    /// As they are stored.
+    pub(crate) tensor: Tensor,
     /// One, or one for each channel.
     scales: Vec<f32>,
     /// As the scales.

@@ -16,8 +16,8 @@ mod view;
 
 pub(crate) use affine::Affine;
 pub(crate) use constant::nest;
-pub(crate) use conv::{Convolution, Weights};
-pub(crate) use levels::{Quant, RunQuant};
+pub(crate) use conv::{ConvWeights, Convolution, Weights};
+pub(crate) use levels::{Levels, Quant, RunQuant};
 pub(crate) use moving::Pad;
 pub(crate) use pointwise::{Form, Operand};
 pub(crate) use view::View;

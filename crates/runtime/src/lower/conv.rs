@@ -2,14 +2,15 @@
 
 use super::pointwise::compile;
 use super::{Deferred, Lower, Region, State, qconv};
-use crate::calls::{Affine, Convolution, Weights};
+use crate::calls::{Affine, ConvWeights, Convolution, Weights};
 use crate::error::Result;
-use crate::kernel::{ConvKernel, ConvTransposeKernel, Side};
+use crate::kernel::{ConvKernel, ConvTransposeKernel, Kernel, Side};
 use crate::memory::{Storage, Value};
+use crate::packing::{Making, Packed, locked};
 use cleave_ir::NodeId;
 use cleave_kernels::conv_f32::{ConvF32, ConvTransposeF32, EpilogueF32, TransposeShape};
 use cleave_kernels::pointwise::{Input, Program};
-use std::sync::PoisonError;
+use cleave_kernels::{ConvShape, Isa};
 
 /// Defers a convolution.
 pub(super) fn defer(l: &mut Lower<'_>, id: NodeId) -> Result<Option<State>> {
@@ -20,7 +21,11 @@ pub(super) fn defer(l: &mut Lower<'_>, id: NodeId) -> Result<Option<State>> {
     // What comes before cannot share a kernel with it: done now, chains stay shallow.
     l.settle(c.x)?;
     let c = Box::new(c);
-    Ok(Some(State::Deferred(if qconv::fits(l, &c) { Deferred::Quantized(c) } else { Deferred::Convolution(c) })))
+    Ok(Some(State::Deferred(if qconv::fits(l, &c) && !l.wide.contains(&id) {
+        Deferred::Quantized(c)
+    } else {
+        Deferred::Convolution(c)
+    })))
 }
 
 /// A program behind a compute op, and what it reads but for the op's results.
@@ -70,47 +75,74 @@ pub(super) fn emit(l: &mut Lower<'_>, c: &Convolution, region: &Region) -> Resul
     let x = l.dense(&x, &c.order(x.shape.len()));
     let types = if l.calls.halves(c.weight).is_some() { "f32f16" } else { "f32" };
     let name = l.steps.fused_name(&c.stem(types), &rest.nodes);
-    if c.transposed.is_some() {
-        let body = transposed(l, c, &affine, epilogue)?;
+    // With other taps another part of what follows may be in the weights.
+    let shared = l.packed.of(&l.g.node(affine.last).name);
+    let (isa, s, weights) = (l.isa, c.shape, l.calls.weights(c, affine)?);
+    if let Some(output_padding) = c.transposed {
+        let form = TransposeShape { conv: s, output_padding };
+        let pack = move |_| Some(transposed(isa, &form, &weights, &epilogue));
         let out = l.steps.alloc(&shape, Storage::F32, &order);
-        l.step(Box::new(ConvTransposeKernel { body }), &[&x], &[&out], &name, &region.covers());
+        l.step(making(l, c, pack)?, &[&x], &[&out], &name, &region.covers());
         return Ok(Some(out));
     }
-    let body = packed(l, c, &affine, epilogue)?;
     let (out, stride) = l.pixels(region, &order)?;
-    let kernel = ConvKernel { body, sides, stride, bytes: region.quantize.is_some() };
+    let bytes = region.quantize.is_some();
+    let pack = move |wait| {
+        let mut shared = locked(&shared, wait)?;
+        let body = packed(isa, &s, &weights, &epilogue, &mut shared);
+        Some(body.map(|body| Box::new(ConvKernel { body, sides: sides.clone(), stride, bytes }) as _))
+    };
     let reads: Vec<&Value> = std::iter::once(&x).chain(&operands).collect();
-    l.step(Box::new(kernel), &reads, &[&out], &name, &region.covers());
+    l.step(making(l, c, pack)?, &reads, &[&out], &name, &region.covers());
     Ok(Some(out))
 }
 
+/// The kernel later; at once where weights are computed for it, which are not kept until then.
+fn making(
+    l: &Lower<'_>,
+    c: &Convolution,
+    pack: impl Fn(bool) -> Option<Result<Box<dyn Kernel>>> + Send + Sync + 'static,
+) -> Result<Making> {
+    let computed = l.calls.is_meant(c.weight) && l.calls.halves(c.weight).is_none();
+    match if computed { pack(true) } else { None } {
+        Some(kernel) => kernel.map(Making::Made),
+        None => Ok(Making::packing(c.id, pack)),
+    }
+}
+
 /// The convolution with its weights packed, once for all shapes.
-fn packed(l: &Lower<'_>, c: &Convolution, affine: &Affine, epilogue: EpilogueF32) -> Result<ConvF32> {
-    // With other taps another part of what follows may be in the weights.
-    let name = l.g.node(affine.last).name.clone();
-    let s = &c.shape;
-    // Held while they are packed: another session that compiles the same model waits for them.
-    let mut all = l.packed.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((conv, known)) = all.get(&name) {
+fn packed(
+    isa: Isa,
+    s: &ConvShape,
+    weights: &ConvWeights,
+    epilogue: &EpilogueF32,
+    shared: &mut Packed,
+) -> Result<ConvF32> {
+    if let Packed::Float(conv, known) = shared {
         let resized = conv.resized(s.n, s.h, s.w);
-        if *known == epilogue && resized.shape() == s {
+        if known == epilogue && resized.shape() == s {
             return Ok(resized);
         }
     }
-    let (weights, bias) = l.calls.weights(c, affine)?;
-    let conv = match &weights {
-        Weights::Floats(w) => ConvF32::new(l.isa, s, w, bias.as_deref(), epilogue.clone())?,
-        Weights::Halves(w) => ConvF32::with_halves(l.isa, s, w, bias.as_deref(), epilogue.clone())?,
+    let (bias, then) = (weights.bias.as_deref(), epilogue.clone());
+    let conv = match weights.ordered() {
+        Weights::Floats(w) => ConvF32::new(isa, s, &w, bias, then)?,
+        Weights::Halves(w) => ConvF32::with_halves(isa, s, &w, bias, then)?,
     };
-    all.insert(name, (conv.clone(), epilogue));
+    *shared = Packed::Float(conv.clone(), epilogue.clone());
     Ok(conv)
 }
 
-fn transposed(l: &Lower<'_>, c: &Convolution, affine: &Affine, epilogue: EpilogueF32) -> Result<ConvTransposeF32> {
-    let (weights, bias) = l.calls.weights(c, affine)?;
-    let shape = TransposeShape { conv: c.shape, output_padding: c.transposed.unwrap_or_default() };
-    Ok(match &weights {
-        Weights::Floats(w) => ConvTransposeF32::new(l.isa, &shape, w, bias.as_deref(), epilogue)?,
-        Weights::Halves(w) => ConvTransposeF32::with_halves(l.isa, &shape, w, bias.as_deref(), epilogue)?,
-    })
+fn transposed(
+    isa: Isa,
+    shape: &TransposeShape,
+    weights: &ConvWeights,
+    epilogue: &EpilogueF32,
+) -> Result<Box<dyn Kernel>> {
+    let (bias, then) = (weights.bias.as_deref(), epilogue.clone());
+    let body = match weights.ordered() {
+        Weights::Floats(w) => ConvTransposeF32::new(isa, shape, &w, bias, then)?,
+        Weights::Halves(w) => ConvTransposeF32::with_halves(isa, shape, &w, bias, then)?,
+    };
+    Ok(Box::new(ConvTransposeKernel { body }))
 }

@@ -20,16 +20,16 @@ mod view;
 
 use crate::calls::{Calls, Quant};
 use crate::error::Result;
-use crate::kernel::{CopyKernel, Kernel};
+use crate::kernel::CopyKernel;
 use crate::memory::{Storage, Value};
+use crate::packing::{Making, PackedWeights};
 use crate::steps::{Stage, Steps};
 use cleave_ir::{Class, Graph, Kind, NodeId};
 use cleave_kernels::Isa;
-use cleave_kernels::conv_f32::{ConvF32, EpilogueF32};
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use region::Region;
 use state::{Deferred, State};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Lowers one call: what is known of its value then; none if it has no kernel for these arguments.
 type Rule = fn(&mut Lower<'_>, NodeId) -> Result<Option<State>>;
@@ -43,15 +43,14 @@ static RULES: &[Rules] = &[moving::RULES, pool::RULES, rows::RULES, quantized::R
 /// Rules that know by the call whether it is theirs. What none takes falls back to the reference interpreter.
 static KINDS: [Rule; 3] = [view::lower, conv::defer, pointwise::defer];
 
-/// Packed weights by node: they serve every shape that a model is compiled for, and every session for it.
-pub(crate) type PackedWeights = Arc<Mutex<IndexMap<String, (ConvF32, EpilogueF32)>>>;
-
 /// Lowering in progress.
 struct Lower<'g> {
     g: &'g Arc<Graph>,
     calls: Calls<'g>,
     isa: Isa,
     packed: &'g PackedWeights,
+    /// Convolutions that are computed in float, for their sums may leave an i32.
+    wide: &'g IndexSet<NodeId>,
     steps: Steps<'g>,
     states: Vec<State>,
     /// Values that were dequantized or uploaded for a node on demand.
@@ -61,7 +60,7 @@ struct Lower<'g> {
 }
 
 /// Lowers a graph whose sizes are numbers: its steps, and the values of its results. Those from `first_tap` on are
-/// handed over as they are computed.
+/// handed over as they are computed. The convolutions of `wide` are computed in float.
 ///
 /// # Errors
 /// A call that neither a kernel nor the reference interpreter admits.
@@ -70,10 +69,11 @@ pub(crate) fn lower<'g>(
     isa: Isa,
     first_tap: usize,
     packed: &'g PackedWeights,
+    wide: &'g IndexSet<NodeId>,
 ) -> Result<(Steps<'g>, Vec<Value>)> {
     let (floats, cats) = (IndexMap::new(), IndexMap::new());
     let states = vec![State::Unset; g.len()];
-    let mut l = Lower { g, calls: Calls::of(g)?, isa, packed, steps: Steps::of(g), states, floats, cats };
+    let mut l = Lower { g, calls: Calls::of(g)?, isa, packed, wide, steps: Steps::of(g), states, floats, cats };
     let results = g.results();
     let (results, taps) = results.split_at(first_tap);
     let (mut values, mut inputs) = (vec![], 0);
@@ -160,11 +160,11 @@ impl Lower<'_> {
     }
 
     /// Appends a kernel that computes `out`; `nodes` are those that it covers, `stem` its name without number.
-    fn step(&mut self, kernel: Box<dyn Kernel>, reads: &[&Value], out: &[&Value], stem: &str, nodes: &[NodeId]) {
+    fn step(&mut self, kernel: impl Into<Making>, reads: &[&Value], out: &[&Value], stem: &str, nodes: &[NodeId]) {
         let meant =
             |a: &NodeId| matches!(self.state(*a), State::Dequant(..) | State::Computed(_)) || self.calls.is_meant(*a);
         let meant: Vec<NodeId> = nodes.iter().flat_map(|n| self.calls.reads(*n)).filter(meant).collect();
-        self.steps.push(kernel, (reads, out), stem, nodes, &meant);
+        self.steps.push(kernel.into(), (reads, out), stem, nodes, &meant);
     }
 
     /// A node's value in memory as it stands: floats where it is a float, emitted now if it was deferred.

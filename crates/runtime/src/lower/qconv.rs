@@ -1,19 +1,19 @@
 //! Quantized convolutions and linear layers: levels in, levels or floats out, by the arithmetic of `numerics`.
 
 use super::computed::Computed;
-use super::conv::{self, Epilogue};
-use super::{Deferred, Lower, Region, State};
-use crate::calls::{Convolution, Form, Quant};
+use super::conv::Epilogue;
+use super::{Lower, Region, State};
+use crate::calls::{Convolution, Form, Levels, Quant};
 use crate::error::Result;
-use crate::kernel::{Kernel, QConvKernel, QConvTransposeKernel, QSides, RunLevels, Then};
+use crate::kernel::{Kernel, QConvKernel, QConvTransposeKernel, QSides, RunLevels, Side, Then};
 use crate::memory::Value;
-use cleave_kernels::pointwise::{Binary, Quantize};
+use crate::packing::{Making, Packed, Shared, locked};
+use cleave_kernels::pointwise::{Binary, Program, Quantize};
 use cleave_kernels::qconv::{
     Activation, Bias, ConvTransposeShape, OutputKind, QConv, QConvTranspose, Requant, Residual,
 };
 use cleave_kernels::{ConvShape, Isa, KernelError};
 use cleave_numerics::multiplier;
-use std::borrow::Cow;
 
 /// What the levels of an input mean.
 enum Meaning {
@@ -109,17 +109,18 @@ pub(super) fn emit(l: &mut Lower<'_>, c: &Convolution, region: &Region) -> Resul
     // A program makes levels of floats itself.
     let to = region.quantize.map(|(_, quant)| quant).filter(|_| epilogue.is_none());
     let (scaling, bias) = Scaling::new(l, c, &w.per_output(c), &meaning, &absorbed, to)?;
-    let weights = w.signed().ok_or_else(|| l.calls.unsupported(c.id, "its weights are no signed bytes"))?;
     let (out, stride) = l.pixels(region, &order)?;
     let sides = QSides { residual: residual_stride, stride, bytes: to.is_some() };
-    let unit = Unit { c, weights: c.reorder(&weights), bias, scaling, sides, epilogue: epilogue.as_ref() };
-    let kernel = match unit.bind(l.isa) {
-        // Sums that may leave an i32: the float kernel instead.
-        Err(KernelError::Overflow { .. }) => {
-            l.states[c.id.index()] = State::Deferred(Deferred::Convolution(Box::new(c.clone())));
-            return conv::emit(l, c, region);
-        }
-        kernel => kernel?,
+    let name = l.steps.fused_name(&c.stem("u8s8"), &region.nodes);
+    let unit = Unit {
+        c: c.clone(),
+        isa: l.isa,
+        levels: w,
+        bias,
+        scaling,
+        sides,
+        program: epilogue.as_ref().map(|e| (e.program.clone(), e.sides.clone())),
+        shared: l.packed.of(&l.g.node(c.id).name),
     };
     let mut reads = vec![&x];
     if let Meaning::Computed(x) = &meaning {
@@ -127,8 +128,7 @@ pub(super) fn emit(l: &mut Lower<'_>, c: &Convolution, region: &Region) -> Resul
     }
     reads.extend(absorbed.residual.iter().map(|(r, _)| r));
     reads.extend(epilogue.iter().flat_map(|e| &e.operands));
-    let name = l.steps.fused_name(&c.stem("u8s8"), &region.nodes);
-    l.step(kernel, &reads, &[&out], &name, &region.covers());
+    l.step(Making::packing(c.id, move |wait| unit.bind(wait)), &reads, &[&out], &name, &region.covers());
     Ok(Some(out))
 }
 
@@ -182,37 +182,57 @@ impl Scaling {
 }
 
 /// All that the kernel of a quantized convolution is made of.
-struct Unit<'a> {
-    c: &'a Convolution,
-    weights: Cow<'a, [i8]>,
+struct Unit {
+    c: Convolution,
+    isa: Isa,
+    levels: Levels,
     bias: Bias,
     scaling: Scaling,
     sides: QSides,
-    epilogue: Option<&'a Epilogue>,
+    /// What runs on its results, and that one's other operands.
+    program: Option<(Program, Vec<Side>)>,
+    shared: Shared,
 }
 
-impl Unit<'_> {
-    fn bind(self, isa: Isa) -> std::result::Result<Box<dyn Kernel>, KernelError> {
-        let Unit { c, weights, bias, scaling, sides, epilogue } = self;
+impl Unit {
+    fn bind(&self, wait: bool) -> Option<Result<Box<dyn Kernel>>> {
+        Some(self.make(&mut *locked(&self.shared, wait)?))
+    }
+
+    fn make(&self, shared: &mut Packed) -> Result<Box<dyn Kernel>> {
+        let Unit { c, isa, bias, sides, .. } = self;
+        let weights = self.levels.signed().map(|w| c.reorder(w));
+        let no_bytes = KernelError::DType { what: "weights of a quantized convolution", expected: "signed bytes" };
+        let weights = weights.ok_or(no_bytes)?;
         let out = if sides.bytes { OutputKind::U8 } else { OutputKind::F32 };
-        let (body, levels) = match (scaling, c.transposed) {
+        let (body, levels) = match (&self.scaling, c.transposed) {
             (Scaling::Known(zero, requant), None) => {
-                (QConv::new(isa, &c.shape, &weights, &bias, zero, requant, out)?, None)
+                let requant = requant.clone();
+                let body = match shared {
+                    Packed::Quantized(known, of) if of.same_place(&self.levels.tensor) => {
+                        known.again(&c.shape, &weights, bias, *zero, requant, out)?
+                    }
+                    _ => QConv::new(*isa, &c.shape, &weights, bias, *zero, requant, out)?,
+                };
+                *shared = Packed::Quantized(body.clone(), self.levels.tensor.clone());
+                (body, None)
             }
             (Scaling::Known(zero, requant), Some(output_pad)) => {
                 let ConvShape { n, h, w, c_in, c_out, kh, kw, stride, pad, dilation, groups } = c.shape;
                 let shape =
                     ConvTransposeShape { n, h, w, c_in, c_out, kh, kw, stride, pad, output_pad, dilation, groups };
-                let body = QConvTranspose::new(isa, &shape, &weights, &bias, zero, requant, out)?;
-                return Ok(Box::new(QConvTransposeKernel { body, sides }));
+                let body = QConvTranspose::new(*isa, &shape, &weights, bias, *zero, requant.clone(), out)?;
+                return Ok(Box::new(QConvTransposeKernel { body, sides: *sides }));
             }
             (Scaling::Computed(scales, levels), _) => {
-                (QConv::of_levels(isa, &c.shape, &weights, &bias, scales)?, Some(levels))
+                (QConv::of_levels(*isa, &c.shape, &weights, bias, scales.clone())?, Some(*levels))
             }
         };
-        let then = match epilogue {
-            None => Then::Store(sides),
-            Some(e) => Then::Run { program: e.program.clone(), sides: e.sides.clone(), stride: sides.stride },
+        let then = match &self.program {
+            None => Then::Store(*sides),
+            Some((program, others)) => {
+                Then::Run { program: program.clone(), sides: others.clone(), stride: sides.stride }
+            }
         };
         Ok(Box::new(QConvKernel { body, levels, then }))
     }

@@ -27,12 +27,13 @@ mod x86;
 
 use super::dense::Io;
 use super::geometry::Geometry;
-use super::pack::{self, Block, Order, Packed, Source};
+use super::pack::{self, Block, Layout, Order, Packed, Source};
 use super::spec::OutputKind;
 use super::tile::{Columns, Epilogue};
 use crate::buffer::ALIGN;
 use crate::{AlignedVec, Isa, KernelError, Level, SharedMut, ThreadPool};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Outputs of a side of a tile.
 const SIDE: usize = 4;
@@ -58,7 +59,7 @@ pub(super) struct Winograd {
     /// Blocks and columns; their biases have no zero point folded in. No weights.
     packed: Packed,
     /// Of each block `[36][columns / together][c / 2][together][2]`.
-    weights: AlignedVec<i16>,
+    weights: Arc<AlignedVec<i16>>,
     epilogue: Epilogue,
     zx: u8,
 }
@@ -161,6 +162,7 @@ impl Winograd {
         geometry: &Geometry,
         src: &Source<'_>,
         epilogue: &Epilogue,
+        like: Option<&Winograd>,
     ) -> Result<Option<Winograd>, KernelError> {
         let (Some(loops), Some(zx)) = (Loops::of(isa), src.zx) else { return Ok(None) };
         if !fits(geometry, src, zx, epilogue.out) || !pays(geometry, src.c_out) {
@@ -168,11 +170,15 @@ impl Winograd {
         }
         let unfolded = Source { zx: Some(0), sums: src.sums.clone(), ..*src };
         let order = Order::of(isa, epilogue.out);
-        let packed = pack::columns(&unfolded, isa, order, PLANES * src.c_group)?;
-        let mut weights = AlignedVec::zeroed(packed.bias.len() * PLANES * src.c_group);
-        for b in &packed.blocks {
-            weights::pack_block(isa, src, order, b, together(isa, b), &mut weights[b.start..]);
-        }
+        let packed = pack::columns(&unfolded, isa, (Layout::Fours, order), PLANES * src.c_group)?;
+        let pack = || {
+            let mut weights = AlignedVec::zeroed(packed.bias.len() * PLANES * src.c_group);
+            for b in &packed.blocks {
+                weights::pack_block(isa, src, order, b, together(isa, b), &mut weights[b.start..]);
+            }
+            Arc::new(weights)
+        };
+        let weights = like.map_or_else(pack, |like| Arc::clone(&like.weights));
         let (geometry, epilogue) = (geometry.clone(), epilogue.clone());
         Ok(Some(Winograd { isa, loops, geometry, packed, weights, epilogue, zx }))
     }
