@@ -79,7 +79,7 @@ impl Depthwise<'_> {
     fn run_row(&self, n: usize, oy: usize, scratch: &mut [f32]) {
         let (g, channels) = (&self.geometry, self.weights.channels);
         match self.finish {
-            Finish::Store { clamp, out } => {
+            Finish::Store { clamp, out, .. } => {
                 let base = self.place.of((n, oy, 0));
                 self.run_pixels(n, oy, 0..g.ow, clamp, out, base, self.place.pixel);
             }

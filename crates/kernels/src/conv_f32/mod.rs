@@ -48,17 +48,21 @@ impl EpilogueF32 {
         matches!(self, EpilogueF32::Program(_))
     }
 
-    /// Checks the operands of a run, and binds them.
+    /// Checks the operands of a run, and binds them; `adds` says whether the kernel adds a residual without a program.
     fn bind<'a>(
         &'a self,
-        pixels: usize,
-        channels: usize,
+        [pixels, channels]: [usize; 2],
+        adds: bool,
         inputs: &'a [TileInput<'a>],
         outputs: &'a [TileOutput<'a>],
     ) -> Result<(Finish<'a>, usize, usize), KernelError> {
         match self {
             EpilogueF32::Program(program) => {
                 program.check_epilogue(pixels, channels, inputs, outputs)?;
+                let residual = program.residual(inputs).filter(|_| adds);
+                if let (Some(r), [TileOutput { data: Sink::F32(out), stride, offset }]) = (residual, outputs) {
+                    return Ok((Finish::Store { clamp: r.bounds, out: *out, residual }, *stride, *offset));
+                }
                 Ok((Finish::Program { program, inputs, outputs }, channels, 0))
             }
             EpilogueF32::Clamp { lo, hi } => {
@@ -72,7 +76,7 @@ impl EpilogueF32 {
                 }
                 let reach = if pixels == 0 { 0 } else { (pixels - 1) * stride + offset + channels };
                 KernelError::at_least("output of a convolution", reach, out.len())?;
-                Ok((Finish::Store { clamp: (*lo, *hi), out: *out }, *stride, *offset))
+                Ok((Finish::Store { clamp: (*lo, *hi), out: *out, residual: None }, *stride, *offset))
             }
         }
     }
@@ -226,7 +230,9 @@ impl ConvF32 {
     ) -> Result<(), KernelError> {
         let (s, geometry) = (&self.shape, Geometry::new(&self.shape));
         KernelError::at_least("input of a convolution", s.in_len(), x.len())?;
-        let (finish, stride, offset) = self.epilogue.bind(geometry.pixels(), s.c_out, inputs, outputs)?;
+        let adds = matches!(*self.kind, Kind::Dense(_)) && !winograd::pays(s);
+        let sizes = [geometry.pixels(), s.c_out];
+        let (finish, stride, offset) = self.epilogue.bind(sizes, adds, inputs, outputs)?;
         if geometry.pixels() == 0 {
             return Ok(());
         }

@@ -184,7 +184,7 @@ impl ConvTransposeF32 {
         KernelError::at_least("input of a transposed convolution", c.in_len(), x.len())?;
         let epilogue = EpilogueF32::Clamp { lo: self.clamp.0, hi: self.clamp.1 };
         let outputs = std::slice::from_ref(output);
-        let (finish, stride, offset) = epilogue.bind(c.n * oh * ow, c.c_out, &[], outputs)?;
+        let (finish, stride, offset) = epilogue.bind([c.n * oh * ow, c.c_out], false, &[], outputs)?;
         let Finish::Store { .. } = finish else { return Ok(()) };
         for phase in self.phases.iter() {
             let ([ry, rx], [ay, ax]) = (phase.residue, &phase.axes);

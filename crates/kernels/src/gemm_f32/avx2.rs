@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "AVX2 loads and stores through pointers")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
-use super::{Element, Kernel, Task};
+use super::{Addend, Element, Kernel, Task};
 use half::f16;
 use std::arch::x86_64::*;
 
@@ -59,6 +59,7 @@ unsafe fn tile<E: Load, const R: usize, const V: usize>(t: &Task<'_, E>) {
     let mut acc = [[_mm256_setzero_ps(); V]; R];
     let mut b = t.b.as_ptr();
     let (pitch, depth) = (t.a.pitch, t.a.depth);
+    let (mut fetched, fetch_step) = t.fetched();
     // SAFETY: `bias` holds `width = 8 V` floats and `b` `k` rows of as many; `a` holds what `Lines` says.
     unsafe {
         for r in 0..R {
@@ -70,6 +71,8 @@ unsafe fn tile<E: Load, const R: usize, const V: usize>(t: &Task<'_, E>) {
         while left > 0 {
             let a = lines;
             for k in 0..depth.min(left) {
+                _mm_prefetch::<_MM_HINT_T1>(fetched.cast());
+                fetched = fetched.wrapping_add(fetch_step);
                 let mut bs = [_mm256_setzero_ps(); V];
                 for v in 0..V {
                     bs[v] = E::load(b.add(v * 8));
@@ -86,15 +89,27 @@ unsafe fn tile<E: Load, const R: usize, const V: usize>(t: &Task<'_, E>) {
             left -= depth.min(left);
         }
     }
+    // Loops counted by R alone are unrolled, and the accumulators stay in registers.
+    let (added, places) = match t.add {
+        Addend::Nothing => (std::ptr::null(), t.at),
+        Addend::Stored => (t.out.as_mut_ptr().cast_const(), t.at),
+        Addend::Rows(data, at) => (data.as_ptr(), at),
+    };
+    if !added.is_null() {
+        for r in 0..R {
+            let from = added.wrapping_add(places[r]);
+            for v in 0..V {
+                let left = t.cols.saturating_sub(v * 8).min(8);
+                // SAFETY: `check` has bounded `cols` elements from there on, and `left` stops there.
+                let more = unsafe { load_part(from.wrapping_add(v * 8), left) };
+                acc[r][v] = _mm256_add_ps(acc[r][v], more);
+            }
+        }
+    }
     let (lo, hi) = (_mm256_set1_ps(t.clamp.0), _mm256_set1_ps(t.clamp.1));
-    // Counted by R alone, so that the loop is unrolled and the accumulators stay in registers.
     for r in 0..R {
         let at = t.at[r];
         for v in 0..V {
-            if t.add {
-                // SAFETY: `check` has bounded `at + cols`, and `cols = 8 V` where sums are added.
-                acc[r][v] = _mm256_add_ps(acc[r][v], unsafe { _mm256_loadu_ps(t.out.as_mut_ptr().add(at + v * 8)) });
-            }
             let left = t.cols.saturating_sub(v * 8).min(8);
             let y = _mm256_min_ps(hi, _mm256_max_ps(lo, acc[r][v]));
             let mut whole = [0.0f32; 8];
@@ -109,5 +124,23 @@ unsafe fn tile<E: Load, const R: usize, const V: usize>(t: &Task<'_, E>) {
                 }
             }
         }
+    }
+}
+
+/// Up to 8 floats, and zeros.
+///
+/// # Safety
+/// The machine has AVX2, and `left` floats lie at `from`.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn load_part(from: *const f32, left: usize) -> __m256 {
+    let mut whole = [0.0f32; 8];
+    // SAFETY: the caller's promise.
+    unsafe {
+        if left == 8 {
+            return _mm256_loadu_ps(from);
+        }
+        std::ptr::copy_nonoverlapping(from, whole.as_mut_ptr(), left);
+        _mm256_loadu_ps(whole.as_ptr())
     }
 }

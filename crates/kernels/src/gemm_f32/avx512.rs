@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "AVX-512 loads and stores through pointers")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
-use super::{Element, Kernel, Task};
+use super::{Addend, Element, Kernel, Task};
 use half::f16;
 use std::arch::x86_64::*;
 
@@ -61,6 +61,15 @@ unsafe fn tile<E: Load, const R: usize, const V: usize>(t: &Task<'_, E>) {
     let mut acc = [[_mm512_setzero_ps(); V]; R];
     let mut b = t.b.as_ptr();
     let (pitch, depth) = (t.a.pitch, t.a.depth);
+    let (mut fetched, fetch_step) = t.fetched();
+    if let Addend::Rows(data, at) = t.add {
+        for r in 0..R {
+            for v in 0..V {
+                // On their way while sums are computed; a prefetch may go anywhere.
+                _mm_prefetch::<_MM_HINT_T0>(data.as_ptr().wrapping_add(at[r] + v * 16).cast());
+            }
+        }
+    }
     // SAFETY: `bias` holds `width = 16 V` floats and `b` `k` rows of as many; `a` holds what `Lines` says.
     unsafe {
         for r in 0..R {
@@ -72,6 +81,8 @@ unsafe fn tile<E: Load, const R: usize, const V: usize>(t: &Task<'_, E>) {
         while left > 0 {
             let a = lines;
             for k in 0..depth.min(left) {
+                _mm_prefetch::<_MM_HINT_T1>(fetched.cast());
+                fetched = fetched.wrapping_add(fetch_step);
                 let mut bs = [_mm512_setzero_ps(); V];
                 for v in 0..V {
                     bs[v] = E::load(b.add(v * 16));
@@ -88,20 +99,33 @@ unsafe fn tile<E: Load, const R: usize, const V: usize>(t: &Task<'_, E>) {
             left -= depth.min(left);
         }
     }
+    let mut masks = [0; V];
+    for v in 0..V {
+        masks[v] = ((1u32 << t.cols.saturating_sub(v * 16).min(16)) - 1) as __mmask16;
+    }
+    // Loops counted by R alone are unrolled, and the accumulators stay in registers.
+    let (added, places) = match t.add {
+        Addend::Nothing => (std::ptr::null(), t.at),
+        Addend::Stored => (t.out.as_mut_ptr().cast_const(), t.at),
+        Addend::Rows(data, at) => (data.as_ptr(), at),
+    };
+    if !added.is_null() {
+        for r in 0..R {
+            let from = added.wrapping_add(places[r]);
+            for v in 0..V {
+                // SAFETY: `check` has bounded `cols` elements from there on; the mask stops at `cols`.
+                let more = unsafe { _mm512_maskz_loadu_ps(masks[v], from.wrapping_add(v * 16)) };
+                acc[r][v] = _mm512_add_ps(acc[r][v], more);
+            }
+        }
+    }
     let (lo, hi) = (_mm512_set1_ps(t.clamp.0), _mm512_set1_ps(t.clamp.1));
-    // Counted by R alone, so that the loop is unrolled and the accumulators stay in registers.
     for r in 0..R {
         let at = t.at[r];
         for v in 0..V {
-            if t.add {
-                // SAFETY: `check` has bounded `at + cols`, and `cols = 16 V` where sums are added.
-                acc[r][v] = _mm512_add_ps(acc[r][v], unsafe { _mm512_loadu_ps(t.out.as_mut_ptr().add(at + v * 16)) });
-            }
-            let left = t.cols.saturating_sub(v * 16).min(16);
-            let mask = ((1u32 << left) - 1) as __mmask16;
             let y = _mm512_min_ps(hi, _mm512_max_ps(lo, acc[r][v]));
             // SAFETY: `check` has bounded `at + cols`; the mask stops at `cols`.
-            unsafe { _mm512_mask_storeu_ps(t.out.as_mut_ptr().add(at + v * 16), mask, y) };
+            unsafe { _mm512_mask_storeu_ps(t.out.as_mut_ptr().add(at + v * 16), masks[v], y) };
         }
     }
 }

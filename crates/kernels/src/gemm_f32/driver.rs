@@ -1,10 +1,11 @@
 //! The loops around the tiles: blocks of rows are gathered once, then every panel passes over them.
 
 use super::pack::{columns, width};
-use super::{Element, KB, Kernel, LDA, Lines, Task, kernel};
+use super::{Addend, Element, KB, Kernel, LDA, LINE, Lines, Task, kernel};
 use crate::buffer::ALIGN;
-use crate::pointwise::{Program, Tile, TileInput, TileOutput};
+use crate::pointwise::{Program, Residual, Tile, TileInput, TileOutput};
 use crate::{Isa, KernelError, SharedMut, ThreadPool};
+use std::ops::Range;
 
 /// Bytes of gathered rows that are kept while the panels pass over them: a part of L2.
 const BLOCK_BYTES: usize = 192 * 1024;
@@ -14,6 +15,8 @@ const MAX_TILES: usize = 8;
 const MAX_ROWS: usize = 14 * MAX_TILES;
 /// As many zeros as the widest panel has columns.
 const NO_BIAS: [f32; 64] = [0.0; 64];
+/// Weights of more bytes than this are fetched ahead.
+const FETCHED_BYTES: usize = 512 * 1024;
 /// Below this many multiply-adds a second thread does not pay.
 const SERIAL: usize = 100_000;
 
@@ -73,8 +76,8 @@ impl RowSink<'_> {
 /// What becomes of a tile.
 #[derive(Clone, Copy)]
 pub(crate) enum Finish<'a> {
-    /// Bounded and stored as f32.
-    Store { clamp: (f32, f32), out: SharedMut<'a, f32> },
+    /// Bounded and stored as f32, together with a residual if there is one.
+    Store { clamp: (f32, f32), out: SharedMut<'a, f32>, residual: Option<Residual<'a>> },
     /// Run through a program, which stores it.
     Program { program: &'a Program, inputs: &'a [TileInput<'a>], outputs: &'a [TileOutput<'a>] },
 }
@@ -159,7 +162,7 @@ struct Product<'a, E: Element> {
 
 impl<E: Element> Product<'_, E> {
     /// The rows of a range over some of the panels.
-    fn run(&self, range: std::ops::Range<usize>, panels: std::ops::Range<usize>, scratch: &mut [f32]) {
+    fn run(&self, range: Range<usize>, panels: Range<usize>, scratch: &mut [f32]) {
         let (&Driver { n, k, .. }, kernel) = (self.driver, &self.kernel);
         let each = n.div_ceil(kernel.nr);
         let tile_len = tile_len(kernel, k);
@@ -190,11 +193,27 @@ impl<E: Element> Product<'_, E> {
                     tile.data = blocks;
                 }
                 for p in panel..end {
-                    self.run_panel(start, &at[..count], group, p - group * each, &tiles, results);
+                    let ahead = self.ahead(group, p + 1 - group * each);
+                    self.run_panel(start, &at[..count], (group, p - group * each), ahead, &tiles, results);
                 }
                 panel = end;
             }
         }
+    }
+
+    /// The weights of a panel of a group, and its columns.
+    fn panel(&self, group: usize, panel: usize) -> (&[E], Range<usize>) {
+        let (&Driver { n, k, .. }, kernel) = (self.driver, &self.kernel);
+        let col = panel * kernel.nr;
+        let first = group * columns(kernel, n) + col;
+        let width = width(kernel, n, col);
+        (&self.packed[first * k..][..k * width], first..first + width)
+    }
+
+    /// The weights of a panel that comes next, if there are more than stay in the cache; none behind the last.
+    fn ahead(&self, group: usize, panel: usize) -> &[E] {
+        let far = size_of_val(self.packed) > FETCHED_BYTES && panel * self.kernel.nr < self.driver.n;
+        if far { self.panel(group, panel).0 } else { &[] }
     }
 
     /// One panel over all tiles of a block.
@@ -202,32 +221,42 @@ impl<E: Element> Product<'_, E> {
         &self,
         start: usize,
         at: &[usize],
-        group: usize,
-        panel: usize,
+        (group, panel): (usize, usize),
+        ahead: &[E],
         tiles: &[Lines<'_>],
         results: &mut [f32],
     ) {
         let (&Driver { isa, n, k, finish, .. }, kernel) = (self.driver, &self.kernel);
         let col = panel * kernel.nr;
-        let (width, cols) = (width(kernel, n, col), kernel.nr.min(n - col));
-        let first = group * columns(kernel, n) + col;
-        let b = &self.packed[first * k..][..k * width];
-        let bias = self.bias.map_or(&NO_BIAS[..width], |bias| &bias[first..][..width]);
+        let (b, place) = self.panel(group, panel);
+        let (width, cols) = (place.len(), kernel.nr.min(n - col));
+        let bias = self.bias.map_or(&NO_BIAS[..width], |bias| &bias[place]);
         let channel = group * n + col;
+        // The last tiles, which find this panel in the cache, fetch the next one, a line a step.
+        let (lines, count) = (size_of_val(ahead).div_ceil(LINE), at.len().div_ceil(kernel.mr));
+        let fetching = lines.div_ceil(k.max(1));
         for (t, (at, a)) in at.chunks(kernel.mr).zip(tiles).enumerate() {
             let a = *a;
-            let mut places = [0; MAX_ROWS / MAX_TILES];
+            let part = (t + fetching).checked_sub(count).map_or(0..0, |i| i * k..(i + 1) * k);
+            let each = LINE / size_of::<E>();
+            let ahead = &ahead[(part.start * each).min(ahead.len())..(part.end * each).min(ahead.len())];
+            let (mut places, mut added) = ([0; MAX_ROWS / MAX_TILES], [0; MAX_ROWS / MAX_TILES]);
             let rows = at.len();
-            let task = |clamp, out, at| Task { rows, cols, width, k, a, add: false, bias, b, clamp, out, at };
+            let task = |clamp, add, out, at| Task { rows, cols, width, k, a, add, bias, b, ahead, clamp, out, at };
             match finish {
-                Finish::Store { clamp, out } => {
+                Finish::Store { clamp, out, residual } => {
                     places.iter_mut().zip(at).for_each(|(p, at)| *p = at + channel);
-                    (kernel.run)(&task(clamp, out, &places[..rows]));
+                    let add = residual.map_or(Addend::Nothing, |Residual { data, stride, offset, .. }| {
+                        let row = |r: usize| (start + t * kernel.mr + r) * stride + offset + channel;
+                        added.iter_mut().enumerate().for_each(|(r, at)| *at = row(r));
+                        Addend::Rows(data, &added[..rows])
+                    });
+                    (kernel.run)(&task(clamp, add, out, &places[..rows]));
                 }
                 Finish::Program { .. } => {
                     places.iter_mut().enumerate().for_each(|(r, p)| *p = (t * kernel.mr + r) * width);
                     let none = (f32::NEG_INFINITY, f32::INFINITY);
-                    (kernel.run)(&task(none, SharedMut::new(results), &places[..rows]));
+                    (kernel.run)(&task(none, Addend::Nothing, SharedMut::new(results), &places[..rows]));
                 }
             }
         }

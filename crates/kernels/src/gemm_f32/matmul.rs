@@ -133,7 +133,7 @@ impl MatMulF32 {
             }
             let a = if k == 0 { a } else { &a[i * self.a.batch..] };
             let rows = Strided { a, strides: self.a, k, n, base: i * m * n };
-            let finish = Finish::Store { clamp: (f32::NEG_INFINITY, f32::INFINITY), out };
+            let finish = Finish::Store { clamp: (f32::NEG_INFINITY, f32::INFINITY), out, residual: None };
             let driver = Driver { isa: self.isa, m, k, n, groups: 1, finish };
             driver.run(pool, &*packed, None, &rows, rest)?;
         }

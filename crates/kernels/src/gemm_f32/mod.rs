@@ -68,6 +68,16 @@ impl Lines<'_> {
     }
 }
 
+/// What is added to sums before they are bounded and stored.
+#[derive(Clone, Copy)]
+pub(crate) enum Addend<'a> {
+    Nothing,
+    /// What is stored already.
+    Stored,
+    /// Of another tensor, the rows whose first columns lie there.
+    Rows(&'a [f32], &'a [usize]),
+}
+
 /// One tile: `rows × cols` of the result.
 pub(crate) struct Task<'a, E> {
     /// At most the kernel's `mr`.
@@ -80,12 +90,14 @@ pub(crate) struct Task<'a, E> {
     pub(crate) k: usize,
     /// Its rows.
     pub(crate) a: Lines<'a>,
-    /// Whether sums are added to what is stored.
-    pub(crate) add: bool,
+    /// What is added to the sums.
+    pub(crate) add: Addend<'a>,
     /// One for each column of the panel.
     pub(crate) bias: &'a [f32],
     /// `[k][width]`.
     pub(crate) b: &'a [E],
+    /// What is fetched into L2 meanwhile, if it is not empty: at each step of the depth a cache line.
+    pub(crate) ahead: &'a [E],
     /// Bounds of the result.
     pub(crate) clamp: (f32, f32),
     /// The result's tensor.
@@ -94,12 +106,24 @@ pub(crate) struct Task<'a, E> {
     pub(crate) at: &'a [usize],
 }
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 impl<E> Task<'_, E> {
+    /// Where to fetch from, and the elements from one line to the next.
+    #[cfg(target_arch = "x86_64")]
+    fn fetched(&self) -> (*const E, usize) {
+        // Whoever has nothing to fetch fetches what is there.
+        if self.ahead.is_empty() { (self.b.as_ptr(), 0) } else { (self.ahead.as_ptr(), LINE / size_of::<E>()) }
+    }
+
     /// Holds the packed operands and the stores to their slices, for kernels that go by pointers.
     fn check(&self, mr: usize) {
         assert!((1..=mr).contains(&self.rows) && self.cols <= self.width && self.rows <= self.at.len());
         assert!(self.a.reach(self.rows, self.k) <= self.a.data.len());
-        assert!(!self.add || self.cols == self.width);
+        if let Addend::Rows(data, at) = self.add {
+            assert!(at[..self.rows].iter().all(|at| at + self.cols <= data.len()));
+        }
         assert!(self.bias.len() >= self.width && self.b.len() >= self.k * self.width);
         assert!(self.at[..self.rows].iter().all(|at| at + self.cols <= self.out.len()));
     }

@@ -1,7 +1,7 @@
 //! 4×64 (and 4×32) tiles in plain Rust: wide ones, so that the loop over a row is worth vectorising.
 #![allow(unsafe_code, reason = "rows of a shared output")]
 
-use super::{Element, Kernel, Task};
+use super::{Addend, Element, Kernel, Task};
 use crate::Isa;
 use crate::pointwise::math::{clamp, fma};
 
@@ -37,12 +37,15 @@ fn tile<E: Element, const W: usize>(t: &Task<'_, E>) {
             }
         }
     }
-    for (acc, at) in sums.iter_mut().zip(&t.at[..t.rows]) {
+    for (r, (acc, at)) in sums.iter_mut().zip(&t.at[..t.rows]).enumerate() {
         // SAFETY: tiles are disjoint, see `Driver::run`.
         let to = unsafe { t.out.slice(*at..at + t.cols) };
-        if t.add {
-            acc.iter_mut().zip(&*to).for_each(|(acc, to)| *acc += to);
-        }
+        let added = match t.add {
+            Addend::Nothing => &[],
+            Addend::Stored => &*to,
+            Addend::Rows(data, at) => &data[at[r]..][..t.cols],
+        };
+        acc.iter_mut().zip(added).for_each(|(acc, v)| *acc += v);
         to.iter_mut().zip(acc).for_each(|(to, v)| *to = clamp(*v, t.clamp.0, t.clamp.1));
     }
 }

@@ -26,4 +26,5 @@ pub use ops::{Binary, Unary};
 pub use program::{Builder, Input, MAX_INPUTS, MAX_OUTPUTS, MAX_REGISTERS, Output, Program, Quantize, Rounding, Val};
 pub use sink::Sink;
 pub use space::{DataMut, MAX_RANK, Pointwise, broadcast_strides, dense_strides};
+pub(crate) use tile::Residual;
 pub use tile::{Layout, Tile, TileInput, TileOutput};

@@ -95,6 +95,18 @@ impl Layout {
     }
 }
 
+/// A float tensor of as many pixels and channels as a tile's tensor, which is added to it.
+#[derive(Clone, Copy)]
+pub(crate) struct Residual<'a> {
+    pub(crate) data: &'a [f32],
+    /// Elements from pixel to pixel.
+    pub(crate) stride: usize,
+    /// Elements before the first pixel.
+    pub(crate) offset: usize,
+    /// Bounds of the sum.
+    pub(crate) bounds: (f32, f32),
+}
+
 /// `y = bounded(tile + r)`, `r` from element `at.0` on, `at.1` elements from row to row.
 #[inline(always)]
 fn sum(tile: &Tile<'_>, r: &[f32], at: (usize, usize), y: &TileOutput<'_>, bounds: (f32, f32)) {
@@ -141,6 +153,16 @@ impl Program {
         Ok(())
     }
 
+    /// What the program adds to its input 0, if it does nothing else; `inputs` are those from 1 on.
+    pub(crate) fn residual<'a>(&self, inputs: &[TileInput<'a>]) -> Option<Residual<'a>> {
+        match (self.sum, inputs) {
+            (Some(bounds), [TileInput { data: Data::F32(data), layout: Layout::Rows { stride, offset } }]) => {
+                Some(Residual { data, stride: *stride, offset: *offset, bounds })
+            }
+            _ => None,
+        }
+    }
+
     /// Runs the program over one tile. `inputs` are its inputs from 1 on.
     ///
     /// # Panics
@@ -149,11 +171,9 @@ impl Program {
     /// # Safety
     /// While it runs, no other task reads or writes this tile's elements of the outputs.
     pub unsafe fn run_tile(&self, isa: Isa, tile: &Tile<'_>, inputs: &[TileInput<'_>], outputs: &[TileOutput<'_>]) {
-        if let (Some(bounds), [TileInput { data: Data::F32(r), layout: Layout::Rows { stride, offset } }], [y]) =
-            (self.sum, inputs, outputs)
-        {
-            let at = (tile.row0 * stride + offset + tile.col0, *stride);
-            return sum_on(isa, tile, r, at, y, bounds);
+        if let (Some(Residual { data, stride, offset, bounds }), [y]) = (self.residual(inputs), outputs) {
+            let at = (tile.row0 * stride + offset + tile.col0, stride);
+            return sum_on(isa, tile, data, at, y, bounds);
         }
         let images = inputs.iter().filter_map(|i| match i.layout {
             Layout::PerBatchChannel { pixels, .. } => Some(pixels.max(1)),

@@ -18,7 +18,7 @@ mod tests;
 
 use super::geometry::{Geometry, Placement, span};
 use crate::buffer::ALIGN;
-use crate::gemm_f32::{Element, Finish, Kernel, Lines, Panels, Task, epilogue, floats, kernel, scratch_part};
+use crate::gemm_f32::{Addend, Element, Finish, Kernel, Lines, Panels, Task, epilogue, floats, kernel, scratch_part};
 use crate::pointwise::Tile;
 use crate::{ConvShape, Isa, KernelError, SharedMut, ThreadPool};
 use std::ops::Range;
@@ -190,7 +190,7 @@ impl<'a, E: Element> Work<'a, E> {
                 self.multiply(tiles.len(), slice, width);
             }
             match self.conv.finish {
-                Finish::Store { clamp, out } => self.store(tiles.clone(), col, clamp, out),
+                Finish::Store { clamp, out, .. } => self.store(tiles.clone(), col, clamp, out),
                 Finish::Program { .. } => self.run_program(tiles.clone(), col),
             }
         }
@@ -276,9 +276,10 @@ impl<'a, E: Element> Work<'a, E> {
                         depth: DEPTH,
                         step: 0,
                     },
-                    add: slice > 0,
+                    add: if slice > 0 { Addend::Stored } else { Addend::Nothing },
                     bias: &NO_BIAS[..width],
                     b,
+                    ahead: &[],
                     clamp: (f32::NEG_INFINITY, f32::INFINITY),
                     out,
                     at: &at[..end - first],
