@@ -8,7 +8,7 @@ use crate::{Isa, KernelError, SharedMut, ThreadPool};
 use std::ops::Range;
 
 /// Bytes of gathered rows that are kept while the panels pass over them: a part of L2.
-const BLOCK_BYTES: usize = 192 * 1024;
+const BLOCK_BYTES: usize = 448 * 1024;
 /// Most tiles of a block.
 const MAX_TILES: usize = 8;
 /// Most rows of a block.
