@@ -80,6 +80,11 @@ impl ConvShape {
         out_size(self.w + self.pad[1] + self.pad[3], self.kw, self.stride[1], self.dilation[1])
     }
 
+    /// Pixels of all outputs.
+    pub fn pixels(&self) -> usize {
+        self.n * self.oh() * self.ow()
+    }
+
     /// Multiply-accumulates of one run.
     pub fn macs(&self) -> usize {
         self.out_len() * self.kh * self.kw * (self.c_in / self.groups.max(1))
@@ -92,7 +97,7 @@ impl ConvShape {
 
     /// Elements of the output, tightly packed.
     pub fn out_len(&self) -> usize {
-        self.n * self.oh() * self.ow() * self.c_out
+        self.pixels() * self.c_out
     }
 
     /// Elements of the weights.

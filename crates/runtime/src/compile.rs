@@ -106,6 +106,8 @@ impl Compiled {
                 Err(overflows) => wide.extend(overflows),
             }
         };
+        let (mut stages, mut results) = (stages, results);
+        add_in_place(&mut stages, &buffers, &mut results);
         let (offsets, arena_bytes) = offsets(&stages, &buffers, &results);
         let steps = || stages.iter().filter_map(|s| if let Stage::Run(step) = s { Some(step) } else { None });
         let scratch_bytes = steps().map(|s| s.kernel.scratch_bytes(pool.threads())).max().unwrap_or(0);
@@ -209,9 +211,9 @@ impl Compiled {
     }
 }
 
-/// Offsets of buffers in the arena, by their first write and last read, and the bytes of the arena.
-fn offsets(stages: &[Stage], buffers: &[Buffer], results: &[Value]) -> (Vec<usize>, usize) {
-    let mut lives: Vec<Option<(usize, usize)>> = vec![None; buffers.len()];
+/// The first and the last stage at which each buffer is written or read.
+fn lives(stages: &[Stage], buffers: usize, results: &[Value]) -> Vec<Option<(usize, usize)>> {
+    let mut lives: Vec<Option<(usize, usize)>> = vec![None; buffers];
     let mut seen = |buffer: usize, at: usize| {
         let life = lives[buffer].get_or_insert((at, at));
         life.1 = life.1.max(at);
@@ -223,6 +225,44 @@ fn offsets(stages: &[Stage], buffers: &[Buffer], results: &[Value]) -> (Vec<usiz
         }
     }
     results.iter().for_each(|v| seen(v.buffer, stages.len()));
+    lives
+}
+
+/// Has kernels add to a residual in place where nobody needs it any more: its buffer is the result's, too.
+fn add_in_place(stages: &mut [Stage], buffers: &[Buffer], results: &mut [Value]) {
+    let lives = lives(stages, buffers.len(), results);
+    // What each buffer has become.
+    let mut home: Vec<usize> = (0..buffers.len()).collect();
+    for (at, stage) in stages.iter_mut().enumerate() {
+        let step = match stage {
+            Stage::Run(step) => step,
+            Stage::Tap(_, value) => {
+                value.buffer = home[value.buffer];
+                continue;
+            }
+        };
+        if let ([to], Some(index)) = (&step.writes[..], step.kernel.adds_to()) {
+            let from = &step.reads[index];
+            let whole = |s: &Span| s.range == (0..buffers[s.buffer].bytes);
+            let others = step.reads.iter().filter(|s| s.buffer == from.buffer).count() - 1;
+            let in_arena = |s: &Span| matches!(buffers[s.buffer].home, Home::Arena);
+            let ends = lives[from.buffer].is_some_and(|(_, last)| last == at);
+            let begins = lives[to.buffer].is_some_and(|(first, _)| first == at);
+            let same = from.range == to.range && whole(from) && whole(to) && in_arena(from) && in_arena(to);
+            if ends && begins && same && others == 0 {
+                home[to.buffer] = home[from.buffer];
+                step.reads.remove(index);
+                step.kernel.add_in_place();
+            }
+        }
+        step.reads.iter_mut().chain(&mut step.writes).for_each(|s| s.buffer = home[s.buffer]);
+    }
+    results.iter_mut().for_each(|v| v.buffer = home[v.buffer]);
+}
+
+/// Offsets of buffers in the arena, by their first write and last read, and the bytes of the arena.
+fn offsets(stages: &[Stage], buffers: &[Buffer], results: &[Value]) -> (Vec<usize>, usize) {
+    let lives = lives(stages, buffers.len(), results);
     let alive = |b: usize| lives[b].filter(|_| matches!(buffers[b].home, Home::Arena));
     let planned: Vec<usize> = (0..buffers.len()).filter(|b| alive(*b).is_some()).collect();
     let requests = planned.iter().filter_map(|b| {

@@ -15,7 +15,7 @@ mod tests;
 
 pub use transposed::{ConvTransposeF32, TransposeShape};
 
-use crate::gemm_f32::{Driver, Element, Finish, Packed};
+use crate::gemm_f32::{Added, Driver, Element, Finish, Packed};
 use crate::pointwise::{Program, Sink, TileInput, TileOutput};
 use crate::{ConvShape, Isa, KernelError, SharedMut, ThreadPool};
 use depthwise::{Depthwise, MAX_TAPS, Weights};
@@ -61,7 +61,8 @@ impl EpilogueF32 {
                 program.check_epilogue(pixels, channels, inputs, outputs)?;
                 let residual = program.residual(inputs).filter(|_| adds);
                 if let (Some(r), [TileOutput { data: Sink::F32(out), stride, offset }]) = (residual, outputs) {
-                    return Ok((Finish::Store { clamp: r.bounds, out: *out, residual }, *stride, *offset));
+                    let added = Added::Residual(r);
+                    return Ok((Finish::Store { clamp: r.bounds, out: *out, added }, *stride, *offset));
                 }
                 Ok((Finish::Program { program, inputs, outputs }, channels, 0))
             }
@@ -76,7 +77,7 @@ impl EpilogueF32 {
                 }
                 let reach = if pixels == 0 { 0 } else { (pixels - 1) * stride + offset + channels };
                 KernelError::at_least("output of a convolution", reach, out.len())?;
-                Ok((Finish::Store { clamp: (*lo, *hi), out: *out, residual: None }, *stride, *offset))
+                Ok((Finish::Store { clamp: (*lo, *hi), out: *out, added: Added::Nothing }, *stride, *offset))
             }
         }
     }
@@ -228,11 +229,54 @@ impl ConvF32 {
         outputs: &[TileOutput<'_>],
         scratch: &mut [u8],
     ) -> Result<(), KernelError> {
+        let sizes = [self.shape.pixels(), self.shape.c_out];
+        let (finish, stride, offset) = self.epilogue.bind(sizes, self.adds(), inputs, outputs)?;
+        self.execute(pool, x, finish, (stride, offset), scratch)
+    }
+
+    /// Whether tiles of products add a residual to their sums.
+    fn adds(&self) -> bool {
+        matches!(*self.kind, Kind::Dense(_)) && !winograd::pays(&self.shape)
+    }
+
+    /// Whether [`ConvF32::run_onto`] is admitted: for convolutions, but not of every kind, behind which a residual is added.
+    pub fn adds_in_place(&self) -> bool {
+        self.adds() && matches!(&self.epilogue, EpilogueF32::Program(program) if program.sum.is_some())
+    }
+
+    /// Runs it where the residual lies: the output is what is added before it is what results.
+    ///
+    /// # Errors
+    /// As [`ConvF32::run_into`]; a convolution that does not add in place.
+    pub fn run_onto(
+        &self,
+        pool: &ThreadPool,
+        x: &[f32],
+        output: &TileOutput<'_>,
+        scratch: &mut [u8],
+    ) -> Result<(), KernelError> {
+        let bounds = match &self.epilogue {
+            EpilogueF32::Program(program) if self.adds() => program.sum,
+            _ => None,
+        };
+        let (lo, hi) = bounds.ok_or_else(|| KernelError::invalid("convolution", "it adds nothing in place"))?;
+        let sizes = [self.shape.pixels(), self.shape.c_out];
+        let plain = EpilogueF32::Clamp { lo, hi };
+        let (finish, stride, offset) = plain.bind(sizes, true, &[], std::slice::from_ref(output))?;
+        let Finish::Store { clamp, out, .. } = finish else { unreachable!("invariant: it is bounded and stored") };
+        self.execute(pool, x, Finish::Store { clamp, out, added: Added::Output }, (stride, offset), scratch)
+    }
+
+    fn execute(
+        &self,
+        pool: &ThreadPool,
+        x: &[f32],
+        finish: Finish<'_>,
+        (stride, offset): (usize, usize),
+        scratch: &mut [u8],
+    ) -> Result<(), KernelError> {
         let (s, geometry) = (&self.shape, Geometry::new(&self.shape));
         KernelError::at_least("input of a convolution", s.in_len(), x.len())?;
-        let adds = matches!(*self.kind, Kind::Dense(_)) && !winograd::pays(s);
-        let sizes = [geometry.pixels(), s.c_out];
-        let (finish, stride, offset) = self.epilogue.bind(sizes, adds, inputs, outputs)?;
         if geometry.pixels() == 0 {
             return Ok(());
         }

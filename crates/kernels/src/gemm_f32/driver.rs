@@ -73,11 +73,20 @@ impl RowSink<'_> {
     }
 }
 
+/// What is added to a result before it is bounded.
+#[derive(Clone, Copy)]
+pub(crate) enum Added<'a> {
+    Nothing,
+    /// What the output holds.
+    Output,
+    Residual(Residual<'a>),
+}
+
 /// What becomes of a tile.
 #[derive(Clone, Copy)]
 pub(crate) enum Finish<'a> {
-    /// Bounded and stored as f32, together with a residual if there is one.
-    Store { clamp: (f32, f32), out: SharedMut<'a, f32>, residual: Option<Residual<'a>> },
+    /// With what is added, bounded and stored as f32.
+    Store { clamp: (f32, f32), out: SharedMut<'a, f32>, added: Added<'a> },
     /// Run through a program, which stores it.
     Program { program: &'a Program, inputs: &'a [TileInput<'a>], outputs: &'a [TileOutput<'a>] },
 }
@@ -240,17 +249,21 @@ impl<E: Element> Product<'_, E> {
             let part = (t + fetching).checked_sub(count).map_or(0..0, |i| i * k..(i + 1) * k);
             let each = LINE / size_of::<E>();
             let ahead = &ahead[(part.start * each).min(ahead.len())..(part.end * each).min(ahead.len())];
-            let (mut places, mut added) = ([0; MAX_ROWS / MAX_TILES], [0; MAX_ROWS / MAX_TILES]);
+            let (mut places, mut from) = ([0; MAX_ROWS / MAX_TILES], [0; MAX_ROWS / MAX_TILES]);
             let rows = at.len();
             let task = |clamp, add, out, at| Task { rows, cols, width, k, a, add, bias, b, ahead, clamp, out, at };
             match finish {
-                Finish::Store { clamp, out, residual } => {
+                Finish::Store { clamp, out, added } => {
                     places.iter_mut().zip(at).for_each(|(p, at)| *p = at + channel);
-                    let add = residual.map_or(Addend::Nothing, |Residual { data, stride, offset, .. }| {
-                        let row = |r: usize| (start + t * kernel.mr + r) * stride + offset + channel;
-                        added.iter_mut().enumerate().for_each(|(r, at)| *at = row(r));
-                        Addend::Rows(data, &added[..rows])
-                    });
+                    let add = match added {
+                        Added::Nothing => Addend::Nothing,
+                        Added::Output => Addend::Stored,
+                        Added::Residual(Residual { data, stride, offset, .. }) => {
+                            let row = |r: usize| (start + t * kernel.mr + r) * stride + offset + channel;
+                            from.iter_mut().enumerate().for_each(|(r, at)| *at = row(r));
+                            Addend::Rows(data, &from[..rows])
+                        }
+                    };
                     (kernel.run)(&task(clamp, add, out, &places[..rows]));
                 }
                 Finish::Program { .. } => {

@@ -1,7 +1,7 @@
 //! Products of two activations: the right-hand side is packed as it comes.
 
 use super::pack::{columns, pack_into};
-use super::{Driver, Finish, RowSink, Rows, kernel};
+use super::{Added, Driver, Finish, RowSink, Rows, kernel};
 use crate::buffer::{ALIGN, align_scratch};
 use crate::{Isa, KernelError, SharedMut, ThreadPool};
 
@@ -133,7 +133,7 @@ impl MatMulF32 {
             }
             let a = if k == 0 { a } else { &a[i * self.a.batch..] };
             let rows = Strided { a, strides: self.a, k, n, base: i * m * n };
-            let finish = Finish::Store { clamp: (f32::NEG_INFINITY, f32::INFINITY), out, residual: None };
+            let finish = Finish::Store { clamp: (f32::NEG_INFINITY, f32::INFINITY), out, added: Added::Nothing };
             let driver = Driver { isa: self.isa, m, k, n, groups: 1, finish };
             driver.run(pool, &*packed, None, &rows, rest)?;
         }

@@ -19,7 +19,7 @@ mod share;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use driver::{Driver, Finish, RowSink, Rows};
+pub(crate) use driver::{Added, Driver, Finish, RowSink, Rows};
 pub(crate) use element::Element;
 pub use matmul::{MatMulF32, MatStrides};
 pub(crate) use pack::{Packed, Panels};

@@ -126,7 +126,7 @@ impl QConv {
         like: Option<&QConv>,
     ) -> Result<QConv, KernelError> {
         shape.check()?;
-        if shape.n * shape.oh() * shape.ow() == 0 {
+        if shape.pixels() == 0 {
             let s = shape;
             let why = format!("kernel {}×{} leaves no output of {}×{}×{}", s.kh, s.kw, s.n, s.h, s.w);
             return Err(KernelError::invalid(WHAT, why));
@@ -210,14 +210,43 @@ impl QConv {
         self.check_levels(levels)?;
         let s = &self.shape;
         KernelError::exactly("input of the quantized convolution", s.in_len(), x.len())?;
-        let pixels = s.n * s.oh() * s.ow();
-        let io = io(x, residual, y, self.residual, self.out, pixels, s.c_out)?;
+        let io = io(x, residual, y, self.residual, self.out, s.pixels(), s.c_out)?;
+        self.execute(pool, &io, levels, scratch)
+    }
+
+    /// Whether [`QConv::run_onto`] is admitted: for convolutions, but not of every kind, that add a residual.
+    pub fn adds_in_place(&self) -> bool {
+        self.residual && self.out == OutputKind::U8 && matches!(self.body, Body::Dense(_) | Body::Winograd(_))
+    }
+
+    /// Runs it where the residual lies: `y` is what is added before it is what results.
+    ///
+    /// # Errors
+    /// As [`QConv::run`]; a convolution that does not add in place.
+    pub fn run_onto(&self, pool: &ThreadPool, x: &[u8], y: Out<'_>, scratch: &mut [u8]) -> Result<(), KernelError> {
+        if !self.adds_in_place() {
+            return Err(KernelError::invalid(WHAT, "it adds nothing in place"));
+        }
+        let s = &self.shape;
+        KernelError::exactly("input of the quantized convolution", s.in_len(), x.len())?;
+        let io = io(x, None, y, false, self.out, s.pixels(), s.c_out)?;
+        let (r, r_stride) = (io.y.cast_const(), io.y_stride);
+        self.execute(pool, &Io { r, r_stride, ..io }, None, scratch)
+    }
+
+    fn execute(
+        &self,
+        pool: &ThreadPool,
+        io: &Io<'_>,
+        levels: Option<InputLevels>,
+        scratch: &mut [u8],
+    ) -> Result<(), KernelError> {
         KernelError::at_least("scratch", self.scratch_bytes(pool.threads()), scratch.len())?;
         let scratch = align_scratch(scratch);
         match &self.body {
-            Body::Dense(d) => d.run(pool, &io, levels, scratch),
-            Body::Depthwise(d) => d.run(pool, &io, scratch),
-            Body::Winograd(w) => w.run(pool, &io, scratch),
+            Body::Dense(d) => d.run(pool, io, levels, scratch),
+            Body::Depthwise(d) => d.run(pool, io, scratch),
+            Body::Winograd(w) => w.run(pool, io, scratch),
         }
         Ok(())
     }
@@ -263,7 +292,7 @@ impl QConv {
             return Err(KernelError::invalid(WHAT, why));
         }
         KernelError::exactly("input of the quantized convolution", s.in_len(), x.len())?;
-        program.check_epilogue(s.n * s.oh() * s.ow(), s.c_out, inputs, outputs)?;
+        program.check_epilogue(s.pixels(), s.c_out, inputs, outputs)?;
         let threads = pool.threads();
         KernelError::at_least("scratch", self.program_scratch_bytes(threads), scratch.len())?;
         let (scratch, floats) =

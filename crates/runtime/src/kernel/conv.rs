@@ -8,7 +8,7 @@ use cleave_kernels::conv_f32::{ConvF32, ConvTransposeF32};
 use cleave_kernels::pointwise::{Data, Layout, MAX_INPUTS, Sink, TileInput, TileOutput};
 
 /// A further operand of an epilogue.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Side {
     /// How it is addressed.
     layout: Layout,
@@ -72,6 +72,8 @@ pub(crate) struct ConvKernel {
     pub(crate) stride: usize,
     /// Whether the output holds bytes.
     pub(crate) bytes: bool,
+    /// Whether its results are added to what the output holds.
+    pub(crate) in_place: bool,
 }
 
 impl Kernel for ConvKernel {
@@ -83,10 +85,23 @@ impl Kernel for ConvKernel {
         self.body.scratch_bytes(threads)
     }
 
+    fn adds_to(&self) -> Option<usize> {
+        let dense = Side { layout: Layout::Rows { stride: self.stride, offset: 0 }, bytes: self.bytes };
+        (self.body.adds_in_place() && self.sides == [dense]).then_some(1)
+    }
+
+    fn add_in_place(&mut self) {
+        self.sides.clear();
+        self.in_place = true;
+    }
+
     fn run(&self, io: &mut Io<'_, '_>) -> Result<()> {
         let inputs = bind_sides(&self.sides, &io.reads[1..]);
         let output = tile_output(io.writes[0], self.bytes, self.stride);
         let x = floats(io.reads[0]);
+        if self.in_place {
+            return Ok(self.body.run_onto(io.pool, x, &output, io.scratch)?);
+        }
         Ok(self.body.run_into(io.pool, x, &inputs[..self.sides.len()], &[output], io.scratch)?)
     }
 }

@@ -47,6 +47,14 @@ pub(crate) trait Kernel: Send + Sync {
         0
     }
 
+    /// Which of its reads it would add to in place, if what it writes were there: a residual that lies as the result does.
+    fn adds_to(&self) -> Option<usize> {
+        None
+    }
+
+    /// Has it add in place: it has a read less then.
+    fn add_in_place(&mut self) {}
+
     /// Runs it.
     ///
     /// # Errors

@@ -29,6 +29,8 @@ impl QSides {
 pub(crate) enum Then {
     /// They are stored, with a residual if there is one.
     Store(QSides),
+    /// They are added to what the output holds.
+    Add(QSides),
     /// Floats, they are input 0 of a program; `sides` are its other operands, `stride` that of the output.
     Run { program: Program, sides: Vec<Side>, stride: usize },
 }
@@ -50,8 +52,23 @@ impl Kernel for QConvKernel {
 
     fn scratch_bytes(&self, threads: usize) -> usize {
         match self.then {
-            Then::Store(_) => self.body.scratch_bytes(threads),
+            Then::Store(_) | Then::Add(_) => self.body.scratch_bytes(threads),
             Then::Run { .. } => self.body.program_scratch_bytes(threads),
+        }
+    }
+
+    fn adds_to(&self) -> Option<usize> {
+        match &self.then {
+            Then::Store(QSides { residual: Some(from), stride, .. }) if from == stride => {
+                self.body.adds_in_place().then_some(1)
+            }
+            _ => None,
+        }
+    }
+
+    fn add_in_place(&mut self) {
+        if let Then::Store(sides) = self.then {
+            self.then = Then::Add(QSides { residual: None, ..sides });
         }
     }
 
@@ -62,6 +79,10 @@ impl Kernel for QConvKernel {
             Then::Store(sides) => {
                 let (residual, y) = sides.bind(io.reads, io.writes[0]);
                 self.body.run_levels(io.pool, x, residual, y, io.scratch)?;
+            }
+            Then::Add(sides) => {
+                let (_, y) = sides.bind(io.reads, io.writes[0]);
+                self.body.run_onto(io.pool, io.reads[0], y, io.scratch)?;
             }
             Then::Run { program, sides, stride } => {
                 let inputs = bind_sides(sides, &io.reads[if levels.is_some() { 3 } else { 1 }..]);

@@ -90,7 +90,7 @@ pub(super) fn emit(l: &mut Lower<'_>, c: &Convolution, region: &Region) -> Resul
     let pack = move |wait| {
         let mut shared = locked(&shared, wait)?;
         let body = packed(isa, &s, &weights, &epilogue, &mut shared);
-        Some(body.map(|body| Box::new(ConvKernel { body, sides: sides.clone(), stride, bytes }) as _))
+        Some(body.map(|body| Box::new(ConvKernel { body, sides: sides.clone(), stride, bytes, in_place: false }) as _))
     };
     let reads: Vec<&Value> = std::iter::once(&x).chain(&operands).collect();
     l.step(making(l, c, pack)?, &reads, &[&out], &name, &region.covers());
