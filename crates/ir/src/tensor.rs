@@ -215,6 +215,26 @@ impl Tensor {
         Cow::Owned(self.to_f64().into_iter().map(|v| v as f32).collect())
     }
 
+    /// Hands over the elements in row-major order as f32, `len` at a time, each with the number of those before it: without
+    /// a copy of them all where [`Tensor::to_f32`] makes one for their alignment.
+    pub fn for_each_f32(&self, len: usize, mut f: impl FnMut(usize, &[f32])) {
+        let len = len.max(1);
+        if self.dtype != DType::F32 || !self.is_contiguous() {
+            return self.to_f32().chunks(len).enumerate().for_each(|(i, part)| f(i * len, part));
+        }
+        let mut room = vec![0.0; len.min(self.len())];
+        for (i, bytes) in self.to_bytes().chunks(len * size_of::<f32>()).enumerate() {
+            match bytemuck::try_cast_slice(bytes) {
+                Ok(part) => f(i * len, part),
+                Err(_) => {
+                    let part = &mut room[..bytes.len() / size_of::<f32>()];
+                    bytemuck::cast_slice_mut(part).copy_from_slice(bytes);
+                    f(i * len, part);
+                }
+            }
+        }
+    }
+
     /// The elements as f64, converted where they are of another type.
     pub fn to_f64(&self) -> Vec<f64> {
         fn get<T: Element>(t: &Tensor, f: impl Fn(T) -> f64) -> Vec<f64> {
@@ -336,6 +356,31 @@ mod tests {
         assert_eq!(twice.to_f32().as_ref(), [2., 2., 3., 3.]);
         assert_eq!(p.reshape(&[6]).to_f32().as_ref(), [1., 4., 2., 5., 3., 6.]);
         assert_eq!(p.narrow(0, 1, 2).to_f32().as_ref(), [2., 5., 3., 6.]);
+    }
+
+    #[test]
+    fn parts_are_handed_over_in_order_wherever_they_lie() {
+        let numbers: Vec<f32> = (0..7).map(|i| i as f32).collect();
+        let bytes: Vec<u8> = std::iter::once(0).chain(numbers.iter().flat_map(|v| v.to_le_bytes())).collect();
+        let whole: Arc<dyn Bytes> = Arc::new(bytes);
+        struct Behind(Arc<dyn Bytes>, usize);
+        impl Bytes for Behind {
+            fn bytes(&self) -> &[u8] {
+                &self.0.bytes()[self.1..][..28]
+            }
+        }
+        let aligned = Tensor::new(&[7], numbers.clone());
+        let odd = Tensor::from_bytes(DType::F32, vec![7], Arc::new(Behind(whole, 1))).unwrap();
+        let strided = aligned.reshape(&[1, 7]).permute(&[1, 0]);
+        let ints = Tensor::new(&[7], (0..7i32).collect());
+        for t in [aligned, odd, strided, ints] {
+            let (mut got, mut starts) = (vec![], vec![]);
+            t.for_each_f32(3, |at, part| {
+                starts.push(at);
+                got.extend_from_slice(part);
+            });
+            assert_eq!((got, starts), (numbers.clone(), vec![0, 3, 6]));
+        }
     }
 
     #[test]

@@ -98,13 +98,24 @@ versions! {
 
 #[inline(always)]
 fn columns(rows: &[f32], coarse: &mut [i32], fine: &mut [i32], farthest: &mut u32) {
-    let mut far = 0;
-    for row in rows.chunks_exact(coarse.len().max(1)) {
-        for ((v, c), f) in row.iter().zip(&mut *coarse).zip(&mut *fine) {
-            let parts = parts(*v);
-            *c = c.wrapping_add(parts.coarse);
-            *f = f.wrapping_add(parts.fine);
-            far = far.max(v.to_bits() & i32::MAX as u32);
+    let (n, mut far) = (coarse.len().max(1), 0);
+    // Two rows at once, for which sums are loaded and stored once.
+    for pair in rows.chunks(2 * n) {
+        let (one, other) = pair.split_at(n);
+        if other.is_empty() {
+            for ((v, c), f) in one.iter().zip(&mut *coarse).zip(&mut *fine) {
+                let parts = parts(*v);
+                *c = c.wrapping_add(parts.coarse);
+                *f = f.wrapping_add(parts.fine);
+                far = far.max(v.to_bits() & i32::MAX as u32);
+            }
+            continue;
+        }
+        for (((v, w), c), f) in one.iter().zip(other).zip(&mut *coarse).zip(&mut *fine) {
+            let (p, q) = (parts(*v), parts(*w));
+            *c = c.wrapping_add(p.coarse).wrapping_add(q.coarse);
+            *f = f.wrapping_add(p.fine).wrapping_add(q.fine);
+            far = far.max((v.to_bits() & i32::MAX as u32).max(w.to_bits() & i32::MAX as u32));
         }
     }
     *farthest = far;

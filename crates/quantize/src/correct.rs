@@ -93,31 +93,29 @@ impl Rounded {
     /// What rounding adds, for each output channel: `Σ (w' - w)·mean` over input channels, of which `each` are a group's, and
     /// places.
     fn shifts(&self, [out, each, places]: [usize; 3], means: &[f64]) -> Vec<f64> {
-        let (weight, n, len) = (self.weight.to_f32(), self.scales.len(), each * places);
+        let (n, len) = (self.scales.len(), each * places);
         let per_group = out / (means.len() / each);
         let means: Vec<f64> = means.iter().flat_map(|m| std::iter::repeat_n(*m, places)).collect();
-        let rows = (0..out).map(|o| (o * len, &weight[o * len..][..len], &means[o / per_group * len..][..len]));
+        let of_output = |first: usize| &means[first / len / per_group * len..][..len];
         let channel = |i: usize| (self.scales[i / self.inner % n], self.zero_points[i / self.inner % n]);
+        let mut shifts = Vec::with_capacity(out);
         match self.levels.elements::<i8>() {
             // Most weights: an output channel at once.
-            Some(levels) if self.inner.is_multiple_of(len.max(1)) => {
-                let row = |(first, w, means): (usize, &[f32], &[f64])| {
-                    let (scale, zero) = channel(first);
-                    let error = |(q, w): (&i8, &f32)| (f32::from(*q) - zero as f32) * scale - w;
-                    dot(&levels[first..][..len], w, means, error)
-                };
-                rows.map(row).collect()
-            }
+            Some(levels) if self.inner.is_multiple_of(len.max(1)) => self.weight.for_each_f32(len, |first, w| {
+                let (scale, zero) = channel(first);
+                let error = |(q, w): (&i8, &f32)| (f32::from(*q) - zero as f32) * scale - w;
+                shifts.push(dot(&levels[first..][..len], w, of_output(first), error));
+            }),
             _ => {
                 let levels = self.levels.to_i64();
                 let meaning = |i: usize| (levels[i] - channel(i).1) as f32 * channel(i).0;
-                let row = |(first, w, means): (usize, &[f32], &[f64])| {
+                self.weight.for_each_f32(len, |first, w| {
                     let meant: Vec<f32> = (first..first + len).map(meaning).collect();
-                    dot(&meant, w, means, |(m, w)| m - w)
-                };
-                rows.map(row).collect()
+                    shifts.push(dot(&meant, w, of_output(first), |(m, w)| m - w));
+                });
             }
         }
+        shifts
     }
 }
 

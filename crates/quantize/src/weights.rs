@@ -22,35 +22,20 @@ pub(crate) struct QuantizedWeight {
     least: Vec<f32>,
     /// One for each channel.
     pub zero_points: Vec<i32>,
+    /// The greatest magnitude of each channel.
+    pub reach: Arc<[f32]>,
     /// Channels that are not zero and that the spec's least scale leaves fewer than [`LEAST_LEVELS`] on either side.
     pub flattened: usize,
 }
 
-/// What has been found out about weights, by name and axis: attempts that differ in their biases share it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Known {
-    quantized: Shared<(String, usize, SpecId), QuantizedWeight>,
-    reaches: Shared<(String, usize), Arc<[f32]>>,
-}
+/// What a weight is quantized by: its name, axis and spec.
+type Key = (String, usize, SpecId);
 
-/// What was made of a weight, and the weight that it was made of.
-type Shared<K, V> = Arc<Mutex<IndexMap<K, (Tensor, V)>>>;
+/// Weights as they were quantized: attempts that differ in their biases share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known(Arc<Mutex<IndexMap<Key, (Tensor, QuantizedWeight)>>>);
 
 impl Known {
-    /// The greatest magnitude of each channel of a weight of a graph.
-    pub(crate) fn reaches(&self, (name, t): (&str, &Tensor), axis: usize) -> Arc<[f32]> {
-        let key = (name.to_owned(), axis);
-        let mut all = self.reaches.lock().unwrap_or_else(PoisonError::into_inner);
-        match all.get(&key) {
-            Some((of, reaches)) if of.same_place(t) => Arc::clone(reaches),
-            _ => {
-                let found: Arc<[f32]> = reaches(&t.to_f32(), t.shape(), axis).into();
-                all.insert(key, (t.clone(), Arc::clone(&found)));
-                found
-            }
-        }
-    }
-
     /// What [`quantize_weight`] makes of a weight of a graph, or has made of it.
     ///
     /// # Errors
@@ -64,7 +49,7 @@ impl Known {
         floors: &[f32],
     ) -> Result<QuantizedWeight, String> {
         let key = (name.to_owned(), axis, id);
-        let mut all = self.quantized.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match all.get(&key) {
             Some((of, w)) if of.same_place(t) && raised(&w.least, floors, t.dtype()) == w.scales => Ok(w.clone()),
             _ => {
@@ -132,25 +117,16 @@ pub(crate) fn quantize_weight(
         spec.eps > LEAST_SCALE && **s <= spec.eps && **reach > 0.0 && **reach < **s * LEAST_LEVELS
     };
     let few = scales.iter().any(|s| *s <= spec.eps);
-    let flattened = if few { reaches(&x, shape, axis).iter().zip(&scales).filter(flat).count() } else { 0 };
-    Ok(QuantizedWeight { q, scales, least, zero_points, flattened })
+    let reach: Arc<[f32]> =
+        observed.channels().iter().map(|o| o.extrema().map_or(0.0, |(lo, hi)| hi.max(-lo).max(0.0))).collect();
+    let flattened = if few { reach.iter().zip(&scales).filter(flat).count() } else { 0 };
+    Ok(QuantizedWeight { q, scales, least, zero_points, reach, flattened })
 }
 
 /// Scales that are no less than the floors, if there are any, as the type of their tensor holds them.
 fn raised(least: &[f32], floors: &[f32], dtype: DType) -> Vec<f32> {
     let floor = |c: usize| floors.get(c).copied().unwrap_or(0.0);
     least.iter().enumerate().map(|(c, s)| in_type(s.max(floor(c)), dtype)).collect()
-}
-
-/// The greatest magnitude of each channel along an axis.
-fn reaches(x: &[f32], shape: &[usize], axis: usize) -> Vec<f32> {
-    let inner: usize = shape[axis + 1..].iter().product();
-    let mut most = vec![0.0f32; shape[axis]];
-    for (i, row) in x.chunks(inner.max(1)).enumerate() {
-        let m = &mut most[i % shape[axis]];
-        *m = row.iter().fold(*m, |m, v| m.max(v.abs()));
-    }
-    most
 }
 
 /// A scale as the type of its tensor holds it, no less than that type's least normal number.
@@ -294,7 +270,7 @@ mod tests {
     #[test]
     fn scales_are_raised_for_biases_as_far_as_the_weight_allows() {
         let t = Tensor::new(&[3, 1], vec![1e-5f32, 1.0, 0.0]);
-        let reach = Known::default().reaches(("w", &t), 0);
+        let reach = quantize_weight(&t, 0, &spec(-127, LEAST_SCALE), true, &[]).unwrap().reach;
         let floors = |b: [f32; 3]| bias_floors(&reach, &Tensor::new(&[3], b.to_vec()), 0.01, 1 << 30);
         let got = floors([1.0, 1.0, 1.0]).unwrap();
         assert!(got.iter().all(|f| (*f - 1.0 / 0.01 / (1u64 << 30) as f32).abs() < 1e-12), "{got:?}");

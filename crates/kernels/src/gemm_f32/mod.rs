@@ -64,7 +64,9 @@ impl Lines<'_> {
         if k == 0 {
             return 0;
         }
-        (k - 1) / self.depth * self.step + (rows - 1) * self.pitch + (k - 1).min(self.depth - 1) + 1
+        // Most have one piece, and a division takes time.
+        let pieces = if k <= self.depth { 0 } else { (k - 1) / self.depth };
+        pieces * self.step + (rows - 1) * self.pitch + k.min(self.depth)
     }
 }
 
