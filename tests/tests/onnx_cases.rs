@@ -9,8 +9,7 @@
 use cleave::backend::Backend;
 use cleave::conformance::{Case, CaseResult, Status, find_cases, run_case};
 use cleave_runtime::Options;
-use cleave_tests::{fixture, globs};
-use globset::GlobSet;
+use cleave_tests::{Globs, fixture, globs};
 use serde::Deserialize;
 use std::io::{Cursor, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,9 +50,9 @@ fn run(case: &Case, backend: &str) -> CaseResult {
 }
 
 /// What is wrong with a case's result; none if it is as the list says.
-fn wrong(r: &CaseResult, refused: &[(GlobSet, &Refused)], differs: &[(GlobSet, &Differs)]) -> Option<String> {
-    let refusal = refused.iter().find(|(g, _)| g.is_match(&r.name)).map(|(_, k)| k);
-    let difference = differs.iter().find(|(g, _)| g.is_match(&r.name)).map(|(_, k)| k);
+fn wrong(r: &CaseResult, refused: &[(Globs, &Refused)], differs: &[(Globs, &Differs)]) -> Option<String> {
+    let refusal = refused.iter().find(|(g, _)| g.matches(&r.name)).map(|(_, k)| k);
+    let difference = differs.iter().find(|(g, _)| g.matches(&r.name)).map(|(_, k)| k);
     match (r.status, refusal, difference) {
         (Status::Passed, None, None) => None,
         (Status::Passed, ..) => {
@@ -84,7 +83,7 @@ fn onnxs_operator_cases_hold() {
     let wanted = std::env::var("CASES").ok();
     let wanted = wanted.as_deref().map(|w| globs(w.split(',')));
     let cases: Vec<Case> = find_cases(&dir).unwrap();
-    let cases: Vec<&Case> = cases.iter().filter(|c| wanted.as_ref().is_none_or(|w| w.is_match(&c.name))).collect();
+    let cases: Vec<&Case> = cases.iter().filter(|c| wanted.as_ref().is_none_or(|w| w.matches(&c.name))).collect();
     let set = |cases: &[String]| globs(cases.iter().map(String::as_str));
     let refused: Vec<_> = list.refused.iter().map(|k| (set(&k.cases), k)).collect();
     let differs: Vec<_> = list.differs.iter().map(|k| (set(&k.cases), k)).collect();

@@ -11,8 +11,7 @@ use cleave::conformance::{Case, Status, find_cases, run_case};
 use cleave_decompose::{Table, decompose};
 use cleave_ir::Graph;
 use cleave_runtime::Options;
-use cleave_tests::{fixture, globs};
-use globset::GlobSet;
+use cleave_tests::{Globs, fixture, globs};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -107,18 +106,18 @@ fn torchs_operator_cases_hold() {
     let counted: Vec<_> = all
         .iter()
         .filter(|c| {
-            !list.excluded.contains_key(&operator(&c.name)) && wanted.as_ref().is_none_or(|w| w.is_match(&c.name))
+            !list.excluded.contains_key(&operator(&c.name)) && wanted.as_ref().is_none_or(|w| w.matches(&c.name))
         })
         .cloned()
         .collect();
-    let known: Vec<(GlobSet, &Known)> =
+    let known: Vec<(Globs, &Known)> =
         list.known.iter().map(|k| (globs(k.cases.iter().map(String::as_str)), k)).collect();
     let results = results(&counted);
     let mut bad = vec![];
     let mut hold = [0; STAGES.len()];
     for (Case { name, .. }, stages) in counted.iter().zip(&results) {
         for (i, (stage, result)) in STAGES.iter().zip(stages).enumerate() {
-            let listed = known.iter().find(|(g, k)| g.is_match(name) && k.stages.iter().any(|s| s == stage));
+            let listed = known.iter().find(|(g, k)| g.matches(name) && k.stages.iter().any(|s| s == stage));
             match (result, listed) {
                 (Ok(()), None) => hold[i] += 1,
                 (Ok(()), Some((_, k))) => bad.push(format!("{name} {stage}: listed ({}), but it holds", k.why)),

@@ -2,7 +2,7 @@
 
 use crate::error::{QuantizeError, Result};
 use cleave_ir::Node;
-use globset::{Glob, GlobMatcher};
+use glob::Pattern;
 use std::cell::Cell;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,12 +15,12 @@ enum Kind {
 }
 
 /// One selector: `op:softmax`, `module:head.*`, `node:conv2d_5`, `pattern:cat`; without a prefix it may be
-/// an op, a module path or a node, with `*` and `?` as usual.
+/// an op, a module path or a node, with `*`, `?` and `[…]` as usual.
 #[derive(Clone, Debug)]
 pub struct Selector {
     text: String,
     kind: Kind,
-    glob: GlobMatcher,
+    glob: Pattern,
     used: Cell<bool>,
 }
 
@@ -42,7 +42,10 @@ impl Selector {
         if body.is_empty() {
             return Err(fail("it is empty".into()));
         }
-        let glob = Glob::new(body).map_err(|e| fail(e.kind().to_string()))?.compile_matcher();
+        if body.contains(['{', '}']) {
+            return Err(fail("it has braces, which no name has; give a selector for each alternative".into()));
+        }
+        let glob = Pattern::new(body).map_err(|e| fail(format!("{} at character {}", e.msg, e.pos)))?;
         Ok(Selector { text: text.into(), kind, glob, used: Cell::new(false) })
     }
 
@@ -53,9 +56,9 @@ impl Selector {
 
     /// Whether it selects a node, by op, module path or name.
     pub fn selects(&self, node: &Node) -> bool {
-        let op = || node.op().is_some_and(|o| [o.base(), o.short(), o.name].iter().any(|n| self.glob.is_match(n)));
-        let module = || !node.origin.module.is_empty() && self.glob.is_match(&node.origin.module);
-        let name = || self.glob.is_match(&node.name);
+        let op = || node.op().is_some_and(|o| [o.base(), o.short(), o.name].iter().any(|n| self.glob.matches(n)));
+        let module = || !node.origin.module.is_empty() && self.glob.matches(&node.origin.module);
+        let name = || self.glob.matches(&node.name);
         let hit = match self.kind {
             Kind::Op => op(),
             Kind::Module => module(),
@@ -93,7 +96,7 @@ impl Selector {
     pub(crate) fn selects_pattern(&self, pattern: &str) -> bool {
         // Of several quantizers, a pattern's name has its quantizer's before it.
         let own = pattern.rsplit_once(':').map_or(pattern, |(_, own)| own);
-        let hit = self.kind == Kind::Pattern && (self.glob.is_match(pattern) || self.glob.is_match(own));
+        let hit = self.kind == Kind::Pattern && (self.glob.matches(pattern) || self.glob.matches(own));
         if hit {
             self.used.set(true);
         }
@@ -190,6 +193,10 @@ mod tests {
             .map(hit),
             [true, true, true, true, true, true, false, false, false]
         );
+        for (text, why) in [("op:[relu", "invalid range pattern"), ("{conv2d,relu}", "a selector for each alternative")]
+        {
+            assert!(Selector::parse(text).unwrap_err().to_string().contains(why), "{text}");
+        }
         assert!(Selector::parse("modul:x").unwrap_err().to_string().contains("unknown prefix 'modul'"));
         let unused = Selection::float(&["op:softmax"]).unwrap();
         assert!(unused.excludes(g.node(id)).is_none());
