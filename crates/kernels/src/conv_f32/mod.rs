@@ -117,44 +117,61 @@ impl ConvF32 {
         bias: Option<&[f32]>,
         epilogue: EpilogueF32,
     ) -> Result<ConvF32, KernelError> {
-        ConvF32::pack(isa, shape, weights, bias, epilogue)
+        KernelError::exactly("convolution weights", shape.weight_len(), weights.len())?;
+        let (taps, each) = (shape.kh * shape.kw, shape.c_in / shape.groups.max(1));
+        let weight = |channel, tap, input| weights[(channel * taps + tap) * each + input];
+        ConvF32::pack(isa, shape, weight, bias, epilogue)
     }
 
-    /// [`ConvF32::new`] with weights that stay halves in memory: the bits are those of the floats that they widen to.
-    /// The few of a depthwise convolution are widened.
+    /// [`ConvF32::new`] of what `weight(channel, tap, input)` gives: for output channels, the kernel's taps row by row, and
+    /// the input channels of a group, wherever weights lie.
     ///
     /// # Errors
-    /// As [`ConvF32::new`].
-    pub fn with_halves(
+    /// A shape that makes no sense, or biases of another length.
+    pub fn of_floats(
         isa: Isa,
         shape: &ConvShape,
-        weights: &[f16],
+        weight: impl Fn(usize, usize, usize) -> f32,
         bias: Option<&[f32]>,
         epilogue: EpilogueF32,
     ) -> Result<ConvF32, KernelError> {
-        ConvF32::pack(isa, shape, weights, bias, epilogue)
+        ConvF32::pack(isa, shape, weight, bias, epilogue)
+    }
+
+    /// [`ConvF32::of_floats`] of weights that stay halves in memory: the bits are those of the floats that they widen to.
+    /// The few of a depthwise convolution are widened.
+    ///
+    /// # Errors
+    /// As [`ConvF32::of_floats`].
+    pub fn of_halves(
+        isa: Isa,
+        shape: &ConvShape,
+        weight: impl Fn(usize, usize, usize) -> f16,
+        bias: Option<&[f32]>,
+        epilogue: EpilogueF32,
+    ) -> Result<ConvF32, KernelError> {
+        ConvF32::pack(isa, shape, weight, bias, epilogue)
     }
 
     fn pack<E: Element>(
         isa: Isa,
         shape: &ConvShape,
-        weights: &[E],
+        weight: impl Fn(usize, usize, usize) -> E,
         bias: Option<&[f32]>,
         epilogue: EpilogueF32,
     ) -> Result<ConvF32, KernelError> {
         shape.check()?;
-        KernelError::exactly("convolution weights", shape.weight_len(), weights.len())?;
         if let Some(bias) = bias {
             KernelError::exactly("convolution bias", shape.c_out, bias.len())?;
         }
-        let taps = shape.kh * shape.kw;
+        let (taps, each) = (shape.kh * shape.kw, shape.c_in / shape.groups);
         let kind = if shape.is_depthwise() && taps <= MAX_TAPS {
+            let weights: Vec<E> = (0..shape.c_out * taps).map(|i| weight(i / taps, i % taps, 0)).collect();
             let mut room = vec![0.0; weights.len()];
-            Kind::Depthwise(Weights::new(shape.c_out, taps, E::widen(isa, weights, &mut room), bias))
+            Kind::Depthwise(Weights::new(shape.c_out, taps, E::widen(isa, &weights, &mut room), bias))
         } else {
-            let k = taps * (shape.c_in / shape.groups);
-            let at = |channel: usize, k_index: usize| weights[channel * k + k_index];
-            Kind::Dense(Packed::new(isa, [shape.groups, k, shape.c_out / shape.groups], bias, at))
+            let at = |channel: usize, k: usize| weight(channel, k / each, k % each);
+            Kind::Dense(Packed::new(isa, [shape.groups, taps * each, shape.c_out / shape.groups], bias, at))
         };
         Ok(ConvF32 { isa, shape: *shape, kind: Arc::new(kind), epilogue })
     }

@@ -78,6 +78,12 @@ fn shapes() -> Vec<ConvShape> {
     ]
 }
 
+/// Weights `[c_out, kh, kw, c_in / groups]` one by one.
+pub(super) fn ordered<'w, T: Copy>(s: &ConvShape, w: &'w [T]) -> impl Fn(usize, usize, usize) -> T + use<'w, T> {
+    let (taps, each) = (s.kh * s.kw, s.c_in / s.groups);
+    move |channel, tap, input| w[(channel * taps + tap) * each + input]
+}
+
 #[test]
 fn every_isa_and_thread_count_gives_the_definitions_bits() -> Result<(), KernelError> {
     for s in shapes() {
@@ -241,7 +247,7 @@ proptest::proptest! {
         let mut all = vec![];
         for isa in Isa::all() {
             let floats = ConvF32::new(isa, &s, &wide, Some(&b), EpilogueF32::NONE)?;
-            let half = ConvF32::with_halves(isa, &s, &w, Some(&b), EpilogueF32::NONE)?;
+            let half = ConvF32::of_halves(isa, &s, ordered(&s, &w), Some(&b), EpilogueF32::NONE)?;
             for conv in [floats, half] {
                 let (mut y, mut scratch) = (vec![f32::NAN; s.out_len()], vec![0; conv.scratch_bytes(threads)]);
                 conv.run(&pool, &x, &mut y, &mut scratch)?;
@@ -264,7 +270,7 @@ proptest::proptest! {
         let wide: Vec<f32> = w.iter().map(|v| v.to_f32()).collect();
         let want = reference(&s, &x, &wide, &vec![0.0; n], f32::NEG_INFINITY, f32::INFINITY);
         for isa in Isa::all() {
-            let conv = ConvF32::with_halves(isa, &s, &w, None, EpilogueF32::NONE)?;
+            let conv = ConvF32::of_halves(isa, &s, ordered(&s, &w), None, EpilogueF32::NONE)?;
             let (mut y, mut scratch) = (vec![f32::NAN; s.out_len()], vec![0; conv.scratch_bytes(threads)]);
             conv.run(&ThreadPool::new(threads), &x, &mut y, &mut scratch)?;
             proptest::prop_assert_eq!(&y, &want, "{}", conv.kernel_name());

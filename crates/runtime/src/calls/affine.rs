@@ -46,6 +46,11 @@ impl Affine {
         nodes.iter().filter(|n| !self.nodes.contains(n)).copied().collect()
     }
 
+    /// A factor for each output channel.
+    pub(crate) fn factors(&self) -> &[f32] {
+        &self.scale
+    }
+
     /// Puts its factors into weights `[c_out, …]`.
     pub(crate) fn scale(&self, weights: &mut [f32]) {
         if self.nodes.is_empty() {

@@ -4,7 +4,9 @@ use super::{Affine, Args, Calls};
 use crate::error::Result;
 use crate::memory::{channels_last, row_major};
 use cleave_ir::{NodeId, Tensor};
-use cleave_kernels::ConvShape;
+use cleave_kernels::conv_f32::{ConvF32, EpilogueF32};
+use cleave_kernels::{ConvShape, Isa, KernelError};
+use cleave_numerics::DType;
 use half::f16;
 use std::borrow::Cow;
 
@@ -56,6 +58,38 @@ pub(crate) struct ConvWeights {
 }
 
 impl ConvWeights {
+    /// Packs them from where they lie, aligned or not: no copy is made on the way.
+    ///
+    /// # Errors
+    /// As [`ConvF32::new`].
+    pub(crate) fn pack(&self, isa: Isa, s: &ConvShape, epilogue: EpilogueF32) -> Result<ConvF32> {
+        let (taps, each, bias) = (s.kh * s.kw, s.c_in / s.groups, self.bias.as_deref());
+        let (expected, found) = (s.weight_len(), self.weights.len());
+        if expected != found {
+            return Err(KernelError::Length { what: "convolution weights", expected, found }.into());
+        }
+        let at = |channel: usize, tap: usize, input: usize| (channel * each + input) * taps + tap;
+        let t = match self.weights.dtype() {
+            DType::F16 | DType::F32 => self.weights.contiguous(),
+            _ => Tensor::new(self.weights.shape(), self.weights.to_f32().into_owned()),
+        };
+        let bytes = t.to_bytes();
+        Ok(
+            if let (halves, []) = bytes.as_chunks::<2>()
+                && t.dtype() == DType::F16
+            {
+                let weight = |channel, tap, input| f16::from_le_bytes(halves[at(channel, tap, input)]);
+                ConvF32::of_halves(isa, s, weight, bias, epilogue)?
+            } else {
+                let floats = bytes.as_chunks::<4>().0;
+                let factors = self.then.factors();
+                let weight =
+                    |channel, tap, input| f32::from_le_bytes(floats[at(channel, tap, input)]) * factors[channel];
+                ConvF32::of_floats(isa, s, weight, bias, epilogue)?
+            },
+        )
+    }
+
     /// The weights in the kernels' order.
     pub(crate) fn ordered(&self) -> Weights<'_> {
         let (c, t) = (&self.conv, &self.weights);

@@ -124,11 +124,7 @@ fn packed(
             return Ok(resized);
         }
     }
-    let (bias, then) = (weights.bias.as_deref(), epilogue.clone());
-    let conv = match weights.ordered() {
-        Weights::Floats(w) => ConvF32::new(isa, s, &w, bias, then)?,
-        Weights::Halves(w) => ConvF32::with_halves(isa, s, &w, bias, then)?,
-    };
+    let conv = weights.pack(isa, s, epilogue.clone())?;
     *shared = Packed::Float(conv.clone(), epilogue.clone());
     Ok(conv)
 }
