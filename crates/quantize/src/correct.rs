@@ -123,12 +123,15 @@ impl Rounded {
 fn dot<T>(a: &[T], w: &[f32], means: &[f64], error: impl Fn((&T, &f32)) -> f32) -> f64 {
     const CHAINS: usize = 8;
     let mut sums = [0.0; CHAINS];
-    for ((a, w), means) in a.chunks(CHAINS).zip(w.chunks(CHAINS)).zip(means.chunks(CHAINS)) {
-        for (s, (aw, mean)) in sums.iter_mut().zip(a.iter().zip(w).zip(means)) {
-            *s += f64::from(error(aw)) * mean;
+    let ((a, a_rest), (w, w_rest), (means, means_rest)) =
+        (a.as_chunks::<CHAINS>(), w.as_chunks::<CHAINS>(), means.as_chunks::<CHAINS>());
+    for ((a, w), means) in a.iter().zip(w).zip(means) {
+        for i in 0..CHAINS {
+            sums[i] += f64::from(error((&a[i], &w[i]))) * means[i];
         }
     }
-    sums.iter().sum()
+    let rest = a_rest.iter().zip(w_rest).zip(means_rest).map(|(aw, mean)| f64::from(error(aw)) * mean);
+    sums.iter().sum::<f64>() + rest.sum::<f64>()
 }
 
 /// A sum in fixed point, so that it does not depend on the order: multiples of 2⁻⁴⁰, in two halves.
