@@ -5,7 +5,7 @@ use crate::error::{Result, RuntimeError};
 use crate::kernel::{Kernel, PointwiseKernel, ThenKernel};
 use crate::steps::{Stage, Step};
 use cleave_ir::{NodeId, Tensor};
-use cleave_kernels::conv_f32::{ConvF32, EpilogueF32};
+use cleave_kernels::conv_f32::ConvF32;
 use cleave_kernels::qconv::QConv;
 use cleave_kernels::{KernelError, ThreadPool};
 use indexmap::IndexMap;
@@ -19,10 +19,10 @@ pub(crate) enum Packed {
     /// None yet.
     #[default]
     Nothing,
-    /// A float one, and what follows it.
-    Float(ConvF32, EpilogueF32),
+    /// A float one.
+    Float(Box<ConvF32>),
     /// A quantized one, and the levels that it was packed from.
-    Quantized(QConv, Tensor),
+    Quantized(Box<QConv>, Tensor),
 }
 
 /// Packed weights by node: they serve every shape that a model is compiled for, and every session for it.
@@ -72,14 +72,17 @@ pub(crate) enum Making {
     /// It is there.
     Made(Box<dyn Kernel>),
     /// Its weights have to be packed.
-    Packing {
-        /// The convolution.
-        node: NodeId,
-        /// How.
-        pack: Pack,
-        /// What runs on its result: bytes of that, and a program.
-        then: Option<(Vec<Range<usize>>, PointwiseKernel)>,
-    },
+    Packing(Box<Packing>),
+}
+
+/// A kernel that is made of packed weights.
+pub(crate) struct Packing {
+    /// The convolution.
+    node: NodeId,
+    /// How.
+    pack: Pack,
+    /// What runs on its result: bytes of that, and a program.
+    then: Option<(Vec<Range<usize>>, PointwiseKernel)>,
 }
 
 impl Making {
@@ -88,14 +91,14 @@ impl Making {
         node: NodeId,
         pack: impl Fn(bool) -> Option<Result<Box<dyn Kernel>>> + Send + Sync + 'static,
     ) -> Making {
-        Making::Packing { node, pack: Box::new(pack), then: None }
+        Making::Packing(Box::new(Packing { node, pack: Box::new(pack), then: None }))
     }
 
     /// The kernel, and a program behind it over parts of the value that it writes.
     pub(crate) fn then(self, parts: Vec<Range<usize>>, then: PointwiseKernel) -> Making {
         match self {
             Making::Made(first) => Making::Made(Box::new(ThenKernel { first, parts, then })),
-            Making::Packing { node, pack, .. } => Making::Packing { node, pack, then: Some((parts, then)) },
+            Making::Packing(p) => Making::Packing(Box::new(Packing { then: Some((parts, then)), ..*p })),
         }
     }
 }
@@ -144,11 +147,11 @@ pub(crate) fn make(
         };
         let kernel = match kernel {
             Making::Made(kernel) => kernel,
-            Making::Packing { node, then, .. } => match (made.next(), then) {
+            Making::Packing(packing) => match (made.next(), packing.then) {
                 (Some(Ok(kernel)), None) => kernel,
                 (Some(Ok(first)), Some((parts, then))) => Box::new(ThenKernel { first, parts, then }),
                 (Some(Err(RuntimeError::Kernel(KernelError::Overflow { .. }))), _) => {
-                    overflows.push(node);
+                    overflows.push(packing.node);
                     continue;
                 }
                 (Some(Err(e)), _) => return Err(e),
@@ -163,7 +166,7 @@ pub(crate) fn make(
 
 fn pack_of(stage: &Stage<Making>) -> Option<&Pack> {
     match stage {
-        Stage::Run(Step { kernel: Making::Packing { pack, .. }, .. }) => Some(pack),
+        Stage::Run(Step { kernel: Making::Packing(packing), .. }) => Some(&packing.pack),
         _ => None,
     }
 }

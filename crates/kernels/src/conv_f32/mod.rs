@@ -197,6 +197,11 @@ impl ConvF32 {
         ConvF32 { shape: ConvShape { n, h, w, ..self.shape }, ..self.clone() }
     }
 
+    /// What becomes of its results.
+    pub fn epilogue(&self) -> &EpilogueF32 {
+        &self.epilogue
+    }
+
     /// The shape.
     pub fn shape(&self) -> &ConvShape {
         &self.shape

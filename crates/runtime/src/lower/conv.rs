@@ -118,14 +118,14 @@ fn packed(
     epilogue: &EpilogueF32,
     shared: &mut Packed,
 ) -> Result<ConvF32> {
-    if let Packed::Float(conv, known) = shared {
+    if let Packed::Float(conv) = shared {
         let resized = conv.resized(s.n, s.h, s.w);
-        if known == epilogue && resized.shape() == s {
+        if conv.epilogue() == epilogue && resized.shape() == s {
             return Ok(resized);
         }
     }
     let conv = weights.pack(isa, s, epilogue.clone())?;
-    *shared = Packed::Float(conv.clone(), epilogue.clone());
+    *shared = Packed::Float(Box::new(conv.clone()));
     Ok(conv)
 }
 

@@ -214,7 +214,7 @@ impl Unit {
                     }
                     _ => QConv::new(*isa, &c.shape, &weights, bias, *zero, requant, out)?,
                 };
-                *shared = Packed::Quantized(body.clone(), self.levels.tensor.clone());
+                *shared = Packed::Quantized(Box::new(body.clone()), self.levels.tensor.clone());
                 (body, None)
             }
             (Scaling::Known(zero, requant), Some(output_pad)) => {
