@@ -253,6 +253,7 @@ fn add_in_place(stages: &mut [Stage], buffers: &[Buffer], results: &mut [Value])
                 home[to.buffer] = home[from.buffer];
                 step.reads.remove(index);
                 step.kernel.add_in_place();
+                step.planned.in_place = true;
             }
         }
         step.reads.iter_mut().chain(&mut step.writes).for_each(|s| s.buffer = home[s.buffer]);

@@ -19,6 +19,8 @@ pub struct PlannedKernel {
     pub reads: usize,
     /// Multiply-accumulates.
     pub macs: u64,
+    /// Whether its result lies where a value lay to which it is added.
+    pub in_place: bool,
 }
 
 /// A compiled model, described.

@@ -109,6 +109,7 @@ impl<'g> Steps<'g> {
             shape: out.first().map_or(vec![], |v| v.shape.clone()),
             bytes: bytes(out),
             reads: bytes(reads),
+            in_place: false,
             macs: nodes.iter().filter_map(|n| macs(self.g, *n, &Bindings::default())).sum(),
         };
         let spans = |v: &[&Value]| v.iter().map(|v| v.span()).collect();

@@ -300,7 +300,7 @@ fn show_plan(a: &Args, model: &Model, out: &mut Out) -> Result<bool> {
             k.kernel.clone(),
             format!("{:?}", k.shape),
             bytes(k.reads as u64),
-            bytes(k.bytes as u64),
+            format!("{}{}", bytes(k.bytes as u64), if k.in_place { " in place" } else { "" }),
             if k.macs > 0 { mega(k.macs) } else { String::new() },
             k.nodes.join(" "),
         ]);
@@ -311,7 +311,7 @@ fn show_plan(a: &Args, model: &Model, out: &mut Out) -> Result<bool> {
         .iter()
         .map(|k| {
             json!({"name": k.name, "kernel": k.kernel, "nodes": k.nodes, "shape": k.shape, "bytes": k.bytes,
-                   "reads": k.reads, "macs": k.macs})
+                   "reads": k.reads, "macs": k.macs, "in_place": k.in_place})
         })
         .collect();
     out.document(&json!({"stage": "plan", "kernels": kernels, "arena_bytes": plan.arena_bytes}))?;
