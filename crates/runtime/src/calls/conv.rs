@@ -74,20 +74,14 @@ impl ConvWeights {
             _ => Tensor::new(self.weights.shape(), self.weights.to_f32().into_owned()),
         };
         let bytes = t.to_bytes();
-        Ok(
-            if let (halves, []) = bytes.as_chunks::<2>()
-                && t.dtype() == DType::F16
-            {
-                let weight = |channel, tap, input| f16::from_le_bytes(halves[at(channel, tap, input)]);
-                ConvF32::of_halves(isa, s, weight, bias, epilogue)?
-            } else {
-                let floats = bytes.as_chunks::<4>().0;
-                let factors = self.then.factors();
-                let weight =
-                    |channel, tap, input| f32::from_le_bytes(floats[at(channel, tap, input)]) * factors[channel];
-                ConvF32::of_floats(isa, s, weight, bias, epilogue)?
-            },
-        )
+        if t.dtype() == DType::F16 {
+            let halves = bytes.as_chunks::<2>().0;
+            let weight = |channel, tap, input| f16::from_le_bytes(halves[at(channel, tap, input)]);
+            return Ok(ConvF32::of_halves(isa, s, weight, bias, epilogue)?);
+        }
+        let (floats, factors) = (bytes.as_chunks::<4>().0, self.then.factors());
+        let weight = |channel, tap, input| f32::from_le_bytes(floats[at(channel, tap, input)]) * factors[channel];
+        Ok(ConvF32::of_floats(isa, s, weight, bias, epilogue)?)
     }
 
     /// The weights in the kernels' order.
