@@ -143,6 +143,8 @@ pub struct Program {
     pub(crate) registers: usize,
     /// Bounds of the sum of its two float inputs, if it is nothing else: what a residual is.
     pub(crate) sum: Option<(f32, f32)>,
+    /// What it applies to its one float input, if it is nothing else and one of those that networks apply most.
+    pub(crate) activation: Option<Unary>,
 }
 
 impl Program {
@@ -311,8 +313,9 @@ impl Builder {
         }
         let outputs: Vec<Output> = self.stores.iter().map(|(_, o)| *o).collect();
         let outputs_f32 = outputs == [Output::F32];
-        let sum = bounded_sum(&schedule).filter(|_| self.inputs == [Input::F32; 2]);
-        Ok(Program { steps, inputs: self.inputs.clone(), outputs, registers, sum: sum.filter(|_| outputs_f32) })
+        let sum = bounded_sum(&schedule).filter(|_| outputs_f32 && self.inputs == [Input::F32; 2]);
+        let activation = activation(&schedule).filter(|_| outputs_f32 && self.inputs == [Input::F32]);
+        Ok(Program { steps, inputs: self.inputs.clone(), outputs, registers, sum, activation })
     }
 
     /// Steps over one virtual register for each value, in order of need.
@@ -384,6 +387,18 @@ fn bounded_sum(steps: &[Step]) -> Option<(f32, f32)> {
                 Unary::Clamp { lo, hi } => Some((*lo, *hi)),
                 _ => None,
             }
+        }
+        _ => None,
+    }
+}
+
+/// The one op of a program that loads a value, applies it, and stores the result, if tiles have a loop for it.
+fn activation(steps: &[Step]) -> Option<Unary> {
+    match steps {
+        [Step::Load { dst: x, .. }, Step::Unary { op, dst, src }, Step::Store { src: stored, .. }]
+            if src == x && stored == dst =>
+        {
+            Some(*op).filter(|op| matches!(op, Unary::HardSwish | Unary::Sigmoid | Unary::Silu | Unary::Gelu))
         }
         _ => None,
     }

@@ -253,6 +253,38 @@ fn a_bounded_sum_of_a_tile_is_the_sum() -> Result<(), KernelError> {
 }
 
 #[test]
+#[allow(unsafe_code, reason = "tiles are run one after the other")]
+fn an_activation_of_a_tile_is_that_of_its_elements() -> Result<(), KernelError> {
+    let (pixels, c, stride) = (37, 41, 45);
+    let x = samples(pixels * c, 3);
+    for op in [Unary::HardSwish, Unary::Sigmoid, Unary::Silu, Unary::Gelu, Unary::Tanh] {
+        let program = Program::unary(Input::F32, op, Output::F32)?;
+        assert_eq!(program.activation, Some(op).filter(|op| *op != Unary::Tanh));
+        for isa in Isa::all() {
+            let mut y = vec![7.0f32; pixels * stride];
+            let outputs = [TileOutput { data: Sink::F32(SharedMut::new(&mut y)), stride, offset: 3 }];
+            program.check_epilogue(pixels, c, &[], &outputs)?;
+            for row0 in (0..pixels).step_by(14) {
+                for col0 in (0..c).step_by(32) {
+                    let (rows, cols) = (14.min(pixels - row0), 32.min(c - col0));
+                    let tile = Tile { values: &x[row0 * c + col0..], pitch: c, rows, cols, row0, col0 };
+                    // SAFETY: one task.
+                    unsafe { program.run_tile(isa, &tile, &[], &outputs) };
+                }
+            }
+            for (i, y) in y.iter().enumerate() {
+                let inside = (3..3 + c).contains(&(i % stride));
+                let want = if inside { op.eval(x[i / stride * c + i % stride - 3]) } else { 7.0 };
+                assert!(same(want, *y), "{op:?}, element {i}: {y}, not {want}");
+            }
+        }
+    }
+    let bytes = Quantize { scale: 1.0, zero_point: 0, qmin: 0, qmax: 255, rounding: Rounding::Div };
+    assert_eq!(Program::unary(Input::F32, Unary::Silu, Output::U8(bytes))?.activation, None);
+    Ok(())
+}
+
+#[test]
 fn select_powers_and_fake_quantize_mean_what_they_say() -> Result<(), KernelError> {
     let x = samples(700, 31);
     let q = Quantize { scale: 0.25, zero_point: 100, qmin: 0, qmax: 255, rounding: Rounding::Recip };

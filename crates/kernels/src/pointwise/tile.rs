@@ -4,6 +4,7 @@
 use super::exec::{CHUNK, Data, Frame, InView, OutView};
 use super::isa::execute_on;
 use super::math::clamp;
+use super::ops::Unary;
 use super::program::{Input, MAX_INPUTS, MAX_OUTPUTS, Program};
 use super::sink::Sink;
 use super::space::{check_types, with_registers};
@@ -124,6 +125,33 @@ versions! {
     fn sum_on(tile: &Tile<'_>, r: &[f32], at: (usize, usize), y: &TileOutput<'_>, bounds: (f32, f32)) => sum
 }
 
+/// `y = op(tile)`, for [`Program::activation`].
+#[inline(always)]
+fn activated(tile: &Tile<'_>, op: Unary, y: &TileOutput<'_>) {
+    macro_rules! each {
+        ($($name:ident)*) => {
+            match op {
+                $(Unary::$name => rows(tile, y, |x| Unary::$name.eval(x)),)*
+                _ => unreachable!("invariant: programs keep those that have a loop here"),
+            }
+        };
+    }
+    each!(HardSwish Sigmoid Silu Gelu);
+}
+
+#[inline(always)]
+fn rows(tile: &Tile<'_>, y: &TileOutput<'_>, f: impl Fn(f32) -> f32) {
+    for row in 0..tile.rows {
+        let x = &tile.values[row * tile.pitch..][..tile.cols];
+        let y = y.data.f32s((tile.row0 + row) * y.stride + y.offset + tile.col0, tile.cols);
+        y.iter_mut().zip(x).for_each(|(y, x)| *y = f(*x));
+    }
+}
+
+versions! {
+    fn activated_on(tile: &Tile<'_>, op: Unary, y: &TileOutput<'_>) => activated
+}
+
 impl Program {
     /// Checks the operands of an epilogue once, before its tiles are run: `pixels` × `channels` in all.
     ///
@@ -174,6 +202,9 @@ impl Program {
         if let (Some(Residual { data, stride, offset, bounds }), [y]) = (self.residual(inputs), outputs) {
             let at = (tile.row0 * stride + offset + tile.col0, stride);
             return sum_on(isa, tile, data, at, y, bounds);
+        }
+        if let (Some(op), [y]) = (self.activation, outputs) {
+            return activated_on(isa, tile, op, y);
         }
         let images = inputs.iter().filter_map(|i| match i.layout {
             Layout::PerBatchChannel { pixels, .. } => Some(pixels.max(1)),
