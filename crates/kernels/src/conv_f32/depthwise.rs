@@ -10,7 +10,7 @@ use crate::{AlignedVec, Isa, KernelError, SharedMut, ThreadPool};
 /// Most taps of this kernel; larger windows go the general way.
 pub(super) const MAX_TAPS: usize = 128;
 /// Elements of a tile that an epilogue runs on.
-const TILE: usize = 2048;
+const TILE: usize = 16 * 1024;
 
 /// Weights `[taps + 1][channels]`: the biases, then one row a tap.
 #[derive(Clone)]
@@ -97,6 +97,11 @@ impl Depthwise<'_> {
         }
     }
 
+    /// Whether taps lie as far apart as the pixels.
+    fn slides(&self) -> bool {
+        self.geometry.stride[1] == 1 && self.geometry.dilation[1] == 1
+    }
+
     /// Pixels of one output row, written from `base` at `step`.
     #[allow(clippy::too_many_arguments, reason = "a row's position and its destination")]
     fn run_pixels(
@@ -129,6 +134,8 @@ impl Depthwise<'_> {
                     weights: &self.weights.data,
                     channels: self.weights.channels,
                     taps: &taps[..count],
+                    // A pixel's inputs are those of its neighbour, but for one.
+                    slides: if self.slides() && cols.from == 0 && cols.to == g.kw { g.kw } else { 0 },
                     pixels,
                     x_step: g.stride[1] * g.channels,
                     clamp,

@@ -18,6 +18,8 @@ pub(super) struct Task<'a> {
     pub(super) channels: usize,
     /// For each tap: where its first channel lies in `x` for the first pixel, and in `weights`.
     pub(super) taps: &'a [(usize, usize)],
+    /// Taps of a row, all of which are there and lie as far apart as the pixels; 0 if they do not.
+    pub(super) slides: usize,
     pub(super) pixels: usize,
     /// Elements of `x` from pixel to pixel.
     pub(super) x_step: usize,
@@ -55,6 +57,10 @@ impl Task<'_> {
         for (x, w) in self.taps {
             assert!(x + last * self.x_step + self.channels <= self.x.len() && w + self.channels <= self.weights.len());
         }
+        for row in self.taps.chunks(self.slides.max(1)) {
+            let slides = |(i, tap): (usize, &(usize, usize))| tap.0 == row[0].0 + i * self.x_step;
+            assert!(self.slides == 0 || row.len() == self.slides && row.iter().enumerate().all(slides));
+        }
     }
 }
 
@@ -78,6 +84,9 @@ fn portable(t: &Task<'_>) {
 mod x86 {
     use super::{PIXELS, Task};
     use std::arch::x86_64::*;
+
+    /// Most inputs of a row of taps that slide.
+    const SLIDING: usize = PIXELS + 5 - 1;
 
     macro_rules! groups {
         ($t:ident, $pixels:ident) => {
@@ -112,21 +121,31 @@ mod x86 {
         // SAFETY: `Task::check`.
         unsafe {
             while c + 32 <= t.channels {
-                avx512_block::<P, 2>(t, first, c, 0xffff);
+                match t.slides {
+                    3 => avx512_block::<P, 2, 3>(t, first, c, 0xffff),
+                    5 => avx512_block::<P, 2, 5>(t, first, c, 0xffff),
+                    _ => avx512_block::<P, 2, 0>(t, first, c, 0xffff),
+                }
                 c += 32;
             }
             while c < t.channels {
                 let left = (t.channels - c).min(16);
-                avx512_block::<P, 1>(t, first, c, ((1u32 << left) - 1) as __mmask16);
+                avx512_block::<P, 1, 0>(t, first, c, ((1u32 << left) - 1) as __mmask16);
                 c += 16;
             }
         }
     }
 
-    /// `V` vectors of channels from `c`; `mask` holds for each of them.
+    /// `V` vectors of channels from `c`; `mask` holds for each of them. Of `K` taps that slide, if there are any, each
+    /// input is loaded once.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-    unsafe fn avx512_block<const P: usize, const V: usize>(t: &Task<'_>, first: usize, c: usize, mask: __mmask16) {
+    unsafe fn avx512_block<const P: usize, const V: usize, const K: usize>(
+        t: &Task<'_>,
+        first: usize,
+        c: usize,
+        mask: __mmask16,
+    ) {
         let (x0, w0) = (t.x.as_ptr().wrapping_add(first * t.x_step), t.weights.as_ptr());
         let mut acc = [[_mm512_setzero_ps(); V]; P];
         let (lo, hi) = (_mm512_set1_ps(t.clamp.0), _mm512_set1_ps(t.clamp.1));
@@ -137,7 +156,23 @@ mod x86 {
                     acc[p][v] = _mm512_maskz_loadu_ps(mask, w0.add(c + v * 16));
                 }
             }
-            for (x, w) in t.taps {
+            if K > 0 {
+                for row in t.taps.chunks_exact(K) {
+                    for v in 0..V {
+                        let mut xs = [_mm512_setzero_ps(); SLIDING];
+                        for i in 0..P + K - 1 {
+                            xs[i] = _mm512_loadu_ps(x0.add(row[0].0 + i * t.x_step + c + v * 16));
+                        }
+                        for k in 0..K {
+                            let w = _mm512_loadu_ps(w0.add(row[k].1 + c + v * 16));
+                            for p in 0..P {
+                                acc[p][v] = _mm512_fmadd_ps(xs[p + k], w, acc[p][v]);
+                            }
+                        }
+                    }
+                }
+            }
+            for (x, w) in if K > 0 { &[] } else { t.taps } {
                 for v in 0..V {
                     let w = _mm512_maskz_loadu_ps(mask, w0.add(w + c + v * 16));
                     for p in 0..P {
@@ -172,11 +207,15 @@ mod x86 {
         // SAFETY: `Task::check`.
         unsafe {
             while c + 16 <= t.channels {
-                avx2_block::<P, 2>(t, first, c);
-                c += 16;
+                match t.slides {
+                    3 => avx2_block::<P, 1, 3>(t, first, c),
+                    5 => avx2_block::<P, 1, 5>(t, first, c),
+                    _ => avx2_block::<P, 2, 0>(t, first, c),
+                }
+                c += if matches!(t.slides, 3 | 5) { 8 } else { 16 };
             }
             while c + 8 <= t.channels {
-                avx2_block::<P, 1>(t, first, c);
+                avx2_block::<P, 1, 0>(t, first, c);
                 c += 8;
             }
             if c < t.channels {
@@ -185,9 +224,10 @@ mod x86 {
         }
     }
 
+    /// As [`avx512_block`].
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn avx2_block<const P: usize, const V: usize>(t: &Task<'_>, first: usize, c: usize) {
+    unsafe fn avx2_block<const P: usize, const V: usize, const K: usize>(t: &Task<'_>, first: usize, c: usize) {
         let (x0, w0) = (t.x.as_ptr().wrapping_add(first * t.x_step), t.weights.as_ptr());
         let mut acc = [[_mm256_setzero_ps(); V]; P];
         let (lo, hi) = (_mm256_set1_ps(t.clamp.0), _mm256_set1_ps(t.clamp.1));
@@ -198,7 +238,23 @@ mod x86 {
                     acc[p][v] = _mm256_loadu_ps(w0.add(c + v * 8));
                 }
             }
-            for (x, w) in t.taps {
+            if K > 0 {
+                for row in t.taps.chunks_exact(K) {
+                    for v in 0..V {
+                        let mut xs = [_mm256_setzero_ps(); SLIDING];
+                        for i in 0..P + K - 1 {
+                            xs[i] = _mm256_loadu_ps(x0.add(row[0].0 + i * t.x_step + c + v * 8));
+                        }
+                        for k in 0..K {
+                            let w = _mm256_loadu_ps(w0.add(row[k].1 + c + v * 8));
+                            for p in 0..P {
+                                acc[p][v] = _mm256_fmadd_ps(xs[p + k], w, acc[p][v]);
+                            }
+                        }
+                    }
+                }
+            }
+            for (x, w) in if K > 0 { &[] } else { t.taps } {
                 for v in 0..V {
                     let w = _mm256_loadu_ps(w0.add(w + c + v * 8));
                     for p in 0..P {

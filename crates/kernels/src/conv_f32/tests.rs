@@ -58,6 +58,8 @@ fn shapes() -> Vec<ConvShape> {
         ConvShape { c_in: 4, c_out: 8, groups: 4, ..base },
         ConvShape { n: 3, c_in: 53, c_out: 53, groups: 53, ..base },
         ConvShape { c_in: 70, c_out: 70, groups: 70, kh: 5, kw: 5, pad: [2; 4], stride: [2, 1], ..base },
+        ConvShape { w: 19, c_in: 97, c_out: 97, groups: 97, pad: [1, 0, 2, 1], ..base },
+        ConvShape { w: 19, c_in: 40, c_out: 40, groups: 40, kw: 5, dilation: [2, 1], pad: [2, 3, 2, 0], ..base },
         ConvShape { c_in: 3, c_out: 3, groups: 3, dilation: [2, 2], pad: [0; 4], ..base },
         ConvShape { h: 1, kh: 1, pad: [0, 7, 0, 7], kw: 15, c_in: 40, ..base },
         ConvShape { pad: [5; 4], h: 2, w: 2, ..base },
