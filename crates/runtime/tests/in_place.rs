@@ -34,7 +34,7 @@ fn whole_of_one(k: &str, pad: &str, dilation: &str) -> Graph {
 }
 
 /// The same with levels.
-fn quantized(end: &str) -> Graph {
+fn quantized(channels: usize, end: &str) -> Graph {
     let dq = |y: &str, x: &str| {
         format!("  %{y} = quantized_decomposed.dequantize_per_tensor(%{x}, 0.02, 100, 0, 255, u8): f32[N, 40, 9, 11]\n")
     };
@@ -69,7 +69,7 @@ fn quantized(end: &str) -> Graph {
         dq("y", "y_q"),
         format!("  {end}\n}}\n"),
     ];
-    graph(&src.concat())
+    graph(&src.concat().replace("40", &channels.to_string()))
 }
 
 /// Of each kernel, whether it adds in place.
@@ -102,9 +102,10 @@ fn floats_are_added_in_place() {
 
 #[test]
 fn levels_are_added_in_place() {
-    for n in [1, 3] {
-        let x = Random::new(n as u64).floats(&[n, 40, 9, 11], 2.0);
-        let (whole, needed) = (quantized("return %y"), quantized("return %y, %a_q"));
+    // 64 channels are multiplied by Winograd's transforms.
+    for (n, c) in [(1, 40), (3, 40), (1, 64), (3, 64)] {
+        let x = Random::new(n as u64).floats(&[n, c, 9, 11], 2.0);
+        let (whole, needed) = (quantized(c, "return %y"), quantized(c, "return %y, %a_q"));
         assert_eq!((in_place(&whole, &x), in_place(&needed, &x)), (vec![true], vec![false]));
         check_quantized(&whole, std::slice::from_ref(&x), 0.02, 2.0);
         for (mut a, mut b) in sessions(&whole).into_iter().zip(sessions(&needed)) {

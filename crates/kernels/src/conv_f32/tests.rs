@@ -165,6 +165,46 @@ fn transposed(t: &TransposeShape, x: &[f32], w: &[f32], bias: &[f32]) -> Vec<f32
 }
 
 #[test]
+fn residuals_are_added_to_the_sums_beside_them_and_in_place() -> Result<(), KernelError> {
+    let mut b = Builder::default();
+    let (sums, residual) = (b.input(Input::F32), b.input(Input::F32));
+    let sum = b.binary(Binary::Add, sums, residual);
+    let bounded = b.unary(Unary::Clamp { lo: -0.5, hi: 6.0 }, sum);
+    b.store(bounded, Output::F32);
+    let epilogue = EpilogueF32::Program(b.build()?);
+    for s in shapes() {
+        let (x, w, bias) = (values(s.in_len(), 1), values(s.weight_len(), 2), values(s.c_out, 3));
+        let (stride, offset) = (s.c_out + 3, 2);
+        let r = values(s.pixels() * stride, 4);
+        let plain = reference(&s, &x, &w, &bias, f32::NEG_INFINITY, f32::INFINITY);
+        let at = |i: usize| i / s.c_out * stride + offset + i % s.c_out;
+        let want: Vec<f32> = plain.iter().enumerate().map(|(i, v)| (v + r[at(i)]).clamp(-0.5, 6.0)).collect();
+        for isa in Isa::all() {
+            let conv = ConvF32::new(isa, &s, &w, Some(&bias), epilogue.clone())?;
+            for threads in [1, 2] {
+                let (pool, mut scratch) = (ThreadPool::new(threads), vec![0; conv.scratch_bytes(threads)]);
+                let what = format!("{s:?} by {} with {threads} threads", conv.kernel_name());
+                let mut y = vec![f32::NAN; s.out_len()];
+                let inputs = [TileInput { data: Data::F32(&r), layout: Layout::Rows { stride, offset } }];
+                let output = TileOutput { data: Sink::F32(SharedMut::new(&mut y)), stride: s.c_out, offset: 0 };
+                conv.run_into(&pool, &x, &inputs, &[output], &mut scratch)?;
+                assert_eq!(y, want, "{what}");
+                let mut y = r.clone();
+                let output = TileOutput { data: Sink::F32(SharedMut::new(&mut y)), stride, offset };
+                let done = conv.run_onto(&pool, &x, &output, &mut scratch);
+                assert_eq!(done.is_ok(), conv.adds_in_place(), "{what}: {done:?}");
+                let expected: Vec<f32> =
+                    if done.is_ok() { want.clone() } else { (0..want.len()).map(|i| r[at(i)]).collect() };
+                assert!((0..want.len()).all(|i| y[at(i)] == expected[i]), "in place, {what}");
+                let beside = |i: &usize| !(offset..offset + s.c_out).contains(&(i % stride));
+                assert!((0..y.len()).filter(beside).all(|i| y[i] == r[i]), "beside it, {what}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn transposed_convolutions_equal_the_scattered_sum() -> Result<(), KernelError> {
     let whole = |n: usize, seed: u32| values(n, seed).iter().map(|v| (v * 4.0).round()).collect::<Vec<f32>>();
     for (k, stride, pad, dilation, out_pad, groups) in [

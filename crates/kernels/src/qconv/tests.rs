@@ -183,6 +183,11 @@ fn check_spread(shape: &ConvShape, e: Extras, seed: u64, spread: Spread) {
             let scratch = std::cell::RefCell::new(&mut scratch[..]);
             let what = format!("{} on {threads} threads, {shape:?}, {e:?}", conv.kernel_name());
             case.check(e.out, &what, |r, y| conv.run(&pool, &case.x, r, y, &mut scratch.borrow_mut()).unwrap());
+            if let Some(mut y) = case.residual.clone().filter(|_| conv.adds_in_place()) {
+                let expected = quantized(&scaled(&case.acc, &case.bias, &case.requant, Some(&y)), &case.requant);
+                conv.run_onto(&pool, &case.x, Out::u8(&mut y, shape.c_out), &mut scratch.borrow_mut()).unwrap();
+                assert!(y == expected, "in place, {what}");
+            }
         }
     }
 }
