@@ -36,6 +36,28 @@ type Key = (String, usize, SpecId);
 pub(crate) struct Known(Arc<Mutex<IndexMap<Key, (Tensor, QuantizedWeight)>>>);
 
 impl Known {
+    /// The greatest magnitude of each channel of a weight of a graph, as [`Known::quantize`] finds it.
+    ///
+    /// # Errors
+    /// As [`quantize_weight`].
+    pub(crate) fn reach(
+        &self,
+        (name, t): (&str, &Tensor),
+        axis: usize,
+        (id, spec): (SpecId, &Spec),
+        divides: bool,
+    ) -> Result<Arc<[f32]>, String> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whatever its floors were.
+        match all.get(&(name.to_owned(), axis, id)) {
+            Some((of, w)) if of.same_place(t) => Ok(Arc::clone(&w.reach)),
+            _ => {
+                drop(all);
+                self.quantize((name, t), axis, (id, spec), divides, &[]).map(|w| w.reach)
+            }
+        }
+    }
+
     /// What [`quantize_weight`] makes of a weight of a graph, or has made of it.
     ///
     /// # Errors

@@ -184,9 +184,9 @@ impl<'a> Converter<'a> {
                 }
                 let room = weights::bias_room(b.products, b.limit);
                 let spec = (b.spec, &self.p.specs[b.spec]);
-                let weight = self.p.known.quantize((b.target, b.weight), b.axis, spec, self.p.divides, &[]);
                 // One that cannot be quantized is told of where it is asked for.
-                let Ok(reach) = weight.map(|w| w.reach) else { continue };
+                let reach = self.p.known.reach((b.target, b.weight), b.axis, spec, self.p.divides);
+                let Ok(reach) = reach else { continue };
                 let Some(least) = weights::bias_floors(&reach, bias, b.sx, room) else { continue };
                 let floors = self.floors.entry((b.target.clone(), b.spec, b.axis)).or_default();
                 floors.resize(least.len(), 0.0);
