@@ -43,7 +43,7 @@ impl Selector {
             return Err(fail("it is empty".into()));
         }
         if body.contains(['{', '}']) {
-            return Err(fail("it has braces, which no name has; give a selector for each alternative".into()));
+            return Err(fail("braces do not stand for alternatives: give a selector for each alternative".into()));
         }
         let glob = Pattern::new(body).map_err(|e| fail(format!("{} at character {}", e.msg, e.pos)))?;
         Ok(Selector { text: text.into(), kind, glob, used: Cell::new(false) })
