@@ -100,23 +100,18 @@ versions! {
 fn columns(rows: &[f32], coarse: &mut [i32], fine: &mut [i32], farthest: &mut u32) {
     let (n, mut far) = (coarse.len().max(1), 0);
     // Two rows at once, for which sums are loaded and stored once.
-    for pair in rows.chunks(2 * n) {
+    let mut pairs = rows.chunks_exact(2 * n);
+    for pair in &mut pairs {
         let (one, other) = pair.split_at(n);
-        if other.is_empty() {
-            for ((v, c), f) in one.iter().zip(&mut *coarse).zip(&mut *fine) {
-                let parts = parts(*v);
-                *c = c.wrapping_add(parts.coarse);
-                *f = f.wrapping_add(parts.fine);
-                far = far.max(v.to_bits() & i32::MAX as u32);
-            }
-            continue;
-        }
         for (((v, w), c), f) in one.iter().zip(other).zip(&mut *coarse).zip(&mut *fine) {
             let (p, q) = (parts(*v), parts(*w));
-            *c = c.wrapping_add(p.coarse).wrapping_add(q.coarse);
-            *f = f.wrapping_add(p.fine).wrapping_add(q.fine);
-            far = far.max((v.to_bits() & i32::MAX as u32).max(w.to_bits() & i32::MAX as u32));
+            add(c, f, Parts { coarse: p.coarse.wrapping_add(q.coarse), fine: p.fine.wrapping_add(q.fine) });
+            far = far.max(magnitude(*v).max(magnitude(*w)));
         }
+    }
+    for ((v, c), f) in pairs.remainder().iter().zip(&mut *coarse).zip(&mut *fine) {
+        add(c, f, parts(*v));
+        far = far.max(magnitude(*v));
     }
     *farthest = far;
 }
@@ -125,12 +120,22 @@ fn columns(rows: &[f32], coarse: &mut [i32], fine: &mut [i32], farthest: &mut u3
 fn elements(x: &[f32], sum: &mut Parts, farthest: &mut u32) {
     let (mut coarse, mut fine, mut far) = (0i32, 0i32, 0);
     for v in x {
-        let parts = parts(*v);
-        coarse = coarse.wrapping_add(parts.coarse);
-        fine = fine.wrapping_add(parts.fine);
-        far = far.max(v.to_bits() & i32::MAX as u32);
+        add(&mut coarse, &mut fine, parts(*v));
+        far = far.max(magnitude(*v));
     }
     (*sum, *farthest) = (Parts { coarse, fine }, far);
+}
+
+#[inline(always)]
+fn add(coarse: &mut i32, fine: &mut i32, more: Parts) {
+    *coarse = coarse.wrapping_add(more.coarse);
+    *fine = fine.wrapping_add(more.fine);
+}
+
+/// Bits that compare as magnitudes do; a NaN's are the greatest.
+#[inline(always)]
+fn magnitude(v: f32) -> u32 {
+    v.to_bits() & i32::MAX as u32
 }
 
 /// An element as integers of 21 bits that a float's low bits hold, so that it vectorises.
