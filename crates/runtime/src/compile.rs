@@ -99,14 +99,13 @@ impl Compiled {
         packed: &PackedWeights,
     ) -> Result<Compiled> {
         let mut wide = IndexSet::new();
-        let (stages, buffers, nodes, results) = loop {
+        let (mut stages, buffers, nodes, mut results) = loop {
             let (Steps { stages, buffers, nodes, .. }, results) = lower(g, isa, first_tap, packed, &wide)?;
             match make(stages, pool)? {
                 Ok(stages) => break (stages, buffers, nodes, results),
                 Err(overflows) => wide.extend(overflows),
             }
         };
-        let (mut stages, mut results) = (stages, results);
         add_in_place(&mut stages, &buffers, &mut results);
         let (offsets, arena_bytes) = offsets(&stages, &buffers, &results);
         let steps = || stages.iter().filter_map(|s| if let Stage::Run(step) = s { Some(step) } else { None });

@@ -97,11 +97,6 @@ impl Depthwise<'_> {
         }
     }
 
-    /// Whether taps lie as far apart as the pixels.
-    fn slides(&self) -> bool {
-        self.geometry.stride[1] == 1 && self.geometry.dilation[1] == 1
-    }
-
     /// Pixels of one output row, written from `base` at `step`.
     #[allow(clippy::too_many_arguments, reason = "a row's position and its destination")]
     fn run_pixels(
@@ -119,7 +114,8 @@ impl Depthwise<'_> {
         let mut ox = range.start;
         while ox < range.end {
             let cols = g.cols_of(ox);
-            let pixels = g.whole_from(ox, range.end).max(1);
+            let whole = g.whole_from(ox, range.end);
+            let pixels = whole.max(1);
             let (mut taps, mut count) = ([(0, 0); MAX_TAPS], 0);
             for ky in rows.from..rows.to {
                 for kx in cols.from..cols.to {
@@ -135,7 +131,7 @@ impl Depthwise<'_> {
                     channels: self.weights.channels,
                     taps: &taps[..count],
                     // A pixel's inputs are those of its neighbour, but for one.
-                    slides: if self.slides() && cols.from == 0 && cols.to == g.kw { g.kw } else { 0 },
+                    slides: if whole > 0 && (g.stride[1], g.dilation[1]) == (1, 1) { g.kw } else { 0 },
                     pixels,
                     x_step: g.stride[1] * g.channels,
                     clamp,

@@ -171,13 +171,14 @@ mod x86 {
                         }
                     }
                 }
-            }
-            for (x, w) in if K > 0 { &[] } else { t.taps } {
-                for v in 0..V {
-                    let w = _mm512_maskz_loadu_ps(mask, w0.add(w + c + v * 16));
-                    for p in 0..P {
-                        let x = _mm512_maskz_loadu_ps(mask, x0.add(x + p * t.x_step + c + v * 16));
-                        acc[p][v] = _mm512_fmadd_ps(x, w, acc[p][v]);
+            } else {
+                for (x, w) in t.taps {
+                    for v in 0..V {
+                        let w = _mm512_maskz_loadu_ps(mask, w0.add(w + c + v * 16));
+                        for p in 0..P {
+                            let x = _mm512_maskz_loadu_ps(mask, x0.add(x + p * t.x_step + c + v * 16));
+                            acc[p][v] = _mm512_fmadd_ps(x, w, acc[p][v]);
+                        }
                     }
                 }
             }
@@ -206,16 +207,17 @@ mod x86 {
         let mut c = 0;
         // SAFETY: `Task::check`.
         unsafe {
-            while c + 16 <= t.channels {
+            // Inputs that slide leave registers for one vector.
+            while !matches!(t.slides, 3 | 5) && c + 16 <= t.channels {
+                avx2_block::<P, 2, 0>(t, first, c);
+                c += 16;
+            }
+            while c + 8 <= t.channels {
                 match t.slides {
                     3 => avx2_block::<P, 1, 3>(t, first, c),
                     5 => avx2_block::<P, 1, 5>(t, first, c),
-                    _ => avx2_block::<P, 2, 0>(t, first, c),
+                    _ => avx2_block::<P, 1, 0>(t, first, c),
                 }
-                c += if matches!(t.slides, 3 | 5) { 8 } else { 16 };
-            }
-            while c + 8 <= t.channels {
-                avx2_block::<P, 1, 0>(t, first, c);
                 c += 8;
             }
             if c < t.channels {
@@ -253,13 +255,14 @@ mod x86 {
                         }
                     }
                 }
-            }
-            for (x, w) in if K > 0 { &[] } else { t.taps } {
-                for v in 0..V {
-                    let w = _mm256_loadu_ps(w0.add(w + c + v * 8));
-                    for p in 0..P {
-                        let x = _mm256_loadu_ps(x0.add(x + p * t.x_step + c + v * 8));
-                        acc[p][v] = _mm256_fmadd_ps(x, w, acc[p][v]);
+            } else {
+                for (x, w) in t.taps {
+                    for v in 0..V {
+                        let w = _mm256_loadu_ps(w0.add(w + c + v * 8));
+                        for p in 0..P {
+                            let x = _mm256_loadu_ps(x0.add(x + p * t.x_step + c + v * 8));
+                            acc[p][v] = _mm256_fmadd_ps(x, w, acc[p][v]);
+                        }
                     }
                 }
             }

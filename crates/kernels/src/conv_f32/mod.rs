@@ -60,27 +60,39 @@ impl EpilogueF32 {
             EpilogueF32::Program(program) => {
                 program.check_epilogue(pixels, channels, inputs, outputs)?;
                 let residual = program.residual(inputs).filter(|_| adds);
-                if let (Some(r), [TileOutput { data: Sink::F32(out), stride, offset }]) = (residual, outputs) {
-                    let added = Added::Residual(r);
-                    return Ok((Finish::Store { clamp: r.bounds, out: *out, added }, *stride, *offset));
+                if let (Some((r, clamp)), [TileOutput { data: Sink::F32(out), stride, offset }]) = (residual, outputs) {
+                    return Ok((Finish::Store { clamp, out: *out, added: Added::Residual(r) }, *stride, *offset));
                 }
                 Ok((Finish::Program { program, inputs, outputs }, channels, 0))
             }
             EpilogueF32::Clamp { lo, hi } => {
                 KernelError::exactly("further inputs of a convolution without program", 0, inputs.len())?;
-                let [TileOutput { data: Sink::F32(out), stride, offset }] = outputs else {
+                let [output] = outputs else {
                     return Err(KernelError::DType { what: "the one output of a convolution", expected: "f32" });
                 };
-                if *stride < channels {
-                    let why = format!("{channels} channels do not fit a stride of {stride}");
-                    return Err(KernelError::invalid("output of a convolution", why));
-                }
-                let reach = if pixels == 0 { 0 } else { (pixels - 1) * stride + offset + channels };
-                KernelError::at_least("output of a convolution", reach, out.len())?;
-                Ok((Finish::Store { clamp: (*lo, *hi), out: *out, added: Added::Nothing }, *stride, *offset))
+                stored(output, [pixels, channels], (*lo, *hi), Added::Nothing)
             }
         }
     }
+}
+
+/// What stores bounded results, and where: elements from pixel to pixel, and before the first one.
+fn stored<'a>(
+    output: &TileOutput<'a>,
+    [pixels, channels]: [usize; 2],
+    clamp: (f32, f32),
+    added: Added<'a>,
+) -> Result<(Finish<'a>, usize, usize), KernelError> {
+    let TileOutput { data: Sink::F32(out), stride, offset } = *output else {
+        return Err(KernelError::DType { what: "the one output of a convolution", expected: "f32" });
+    };
+    if stride < channels {
+        let why = format!("{channels} channels do not fit a stride of {stride}");
+        return Err(KernelError::invalid("output of a convolution", why));
+    }
+    let reach = if pixels == 0 { 0 } else { (pixels - 1) * stride + offset + channels };
+    KernelError::at_least("output of a convolution", reach, out.len())?;
+    Ok((Finish::Store { clamp, out, added }, stride, offset))
 }
 
 /// Packed weights of either kind.
@@ -117,8 +129,9 @@ impl ConvF32 {
         bias: Option<&[f32]>,
         epilogue: EpilogueF32,
     ) -> Result<ConvF32, KernelError> {
+        shape.check()?;
         KernelError::exactly("convolution weights", shape.weight_len(), weights.len())?;
-        let (taps, each) = (shape.kh * shape.kw, shape.c_in / shape.groups.max(1));
+        let (taps, each) = (shape.kh * shape.kw, shape.c_in / shape.groups);
         let weight = |channel, tap, input| weights[(channel * taps + tap) * each + input];
         ConvF32::pack(isa, shape, weight, bias, epilogue)
     }
@@ -281,12 +294,9 @@ impl ConvF32 {
             EpilogueF32::Program(program) if self.adds() => program.sum,
             _ => None,
         };
-        let (lo, hi) = bounds.ok_or_else(|| KernelError::invalid("convolution", "it adds nothing in place"))?;
-        let sizes = [self.shape.pixels(), self.shape.c_out];
-        let plain = EpilogueF32::Clamp { lo, hi };
-        let (finish, stride, offset) = plain.bind(sizes, true, &[], std::slice::from_ref(output))?;
-        let Finish::Store { clamp, out, .. } = finish else { unreachable!("invariant: it is bounded and stored") };
-        self.execute(pool, x, Finish::Store { clamp, out, added: Added::Output }, (stride, offset), scratch)
+        let clamp = bounds.ok_or_else(|| KernelError::invalid("convolution", "it adds nothing in place"))?;
+        let (finish, stride, offset) = stored(output, [self.shape.pixels(), self.shape.c_out], clamp, Added::Output)?;
+        self.execute(pool, x, finish, (stride, offset), scratch)
     }
 
     fn execute(

@@ -248,7 +248,9 @@ fn bad_operands_are_refused() -> Result<(), KernelError> {
     let (w, isa, pool) = (values(s.weight_len(), 2), Isa::best(), ThreadPool::new(1));
     assert!(ConvF32::new(isa, &s, &w[1..], None, EpilogueF32::NONE).is_err());
     assert!(ConvF32::new(isa, &s, &w, Some(&[0.0]), EpilogueF32::NONE).is_err());
-    assert!(ConvF32::new(isa, &ConvShape { groups: 2, ..s }, &w, None, EpilogueF32::NONE).is_err());
+    for groups in [0, 2] {
+        assert!(ConvF32::new(isa, &ConvShape { groups, ..s }, &w, None, EpilogueF32::NONE).is_err());
+    }
     let conv = ConvF32::new(isa, &s, &w, None, EpilogueF32::NONE)?;
     let (mut y, mut scratch) = (vec![0.0; s.out_len()], vec![0; conv.scratch_bytes(1)]);
     assert!(conv.run(&pool, &values(s.in_len() - 1, 1), &mut y, &mut scratch).is_err());

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "AVX2 loads and stores through pointers")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
-use super::{Addend, Element, Kernel, Task};
+use super::{Element, Kernel, Task};
 use half::f16;
 use std::arch::x86_64::*;
 
@@ -90,14 +90,9 @@ unsafe fn tile<E: Load, const R: usize, const V: usize>(t: &Task<'_, E>) {
         }
     }
     // Loops counted by R alone are unrolled, and the accumulators stay in registers.
-    let (added, places) = match t.add {
-        Addend::Nothing => (std::ptr::null(), t.at),
-        Addend::Stored => (t.out.as_mut_ptr().cast_const(), t.at),
-        Addend::Rows(data, at) => (data.as_ptr(), at),
-    };
-    if !added.is_null() {
+    if let Some((added, at)) = t.added() {
         for r in 0..R {
-            let from = added.wrapping_add(places[r]);
+            let from = added.wrapping_add(at[r]);
             for v in 0..V {
                 let left = t.cols.saturating_sub(v * 8).min(8);
                 // SAFETY: `check` has bounded `cols` elements from there on, and `left` stops there.

@@ -104,14 +104,9 @@ unsafe fn tile<E: Load, const R: usize, const V: usize>(t: &Task<'_, E>) {
         masks[v] = ((1u32 << t.cols.saturating_sub(v * 16).min(16)) - 1) as __mmask16;
     }
     // Loops counted by R alone are unrolled, and the accumulators stay in registers.
-    let (added, places) = match t.add {
-        Addend::Nothing => (std::ptr::null(), t.at),
-        Addend::Stored => (t.out.as_mut_ptr().cast_const(), t.at),
-        Addend::Rows(data, at) => (data.as_ptr(), at),
-    };
-    if !added.is_null() {
+    if let Some((added, at)) = t.added() {
         for r in 0..R {
-            let from = added.wrapping_add(places[r]);
+            let from = added.wrapping_add(at[r]);
             for v in 0..V {
                 // SAFETY: `check` has bounded `cols` elements from there on; the mask stops at `cols`.
                 let more = unsafe { _mm512_maskz_loadu_ps(masks[v], from.wrapping_add(v * 16)) };

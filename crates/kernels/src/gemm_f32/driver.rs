@@ -258,7 +258,7 @@ impl<E: Element> Product<'_, E> {
                     let add = match added {
                         Added::Nothing => Addend::Nothing,
                         Added::Output => Addend::Stored,
-                        Added::Residual(Residual { data, stride, offset, .. }) => {
+                        Added::Residual(Residual { data, stride, offset }) => {
                             let row = |r: usize| (start + t * kernel.mr + r) * stride + offset + channel;
                             from.iter_mut().enumerate().for_each(|(r, at)| *at = row(r));
                             Addend::Rows(data, &from[..rows])

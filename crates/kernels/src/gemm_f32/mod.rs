@@ -119,6 +119,16 @@ impl<E> Task<'_, E> {
         if self.ahead.is_empty() { (self.b.as_ptr(), 0) } else { (self.ahead.as_ptr(), LINE / size_of::<E>()) }
     }
 
+    /// What is added, and where each row's first column lies in it.
+    #[cfg(target_arch = "x86_64")]
+    fn added(&self) -> Option<(*const f32, &[usize])> {
+        match self.add {
+            Addend::Nothing => None,
+            Addend::Stored => Some((self.out.as_mut_ptr().cast_const(), self.at)),
+            Addend::Rows(data, at) => Some((data.as_ptr(), at)),
+        }
+    }
+
     /// Holds the packed operands and the stores to their slices, for kernels that go by pointers.
     fn check(&self, mr: usize) {
         assert!((1..=mr).contains(&self.rows) && self.cols <= self.width && self.rows <= self.at.len());

@@ -104,8 +104,6 @@ pub(crate) struct Residual<'a> {
     pub(crate) stride: usize,
     /// Elements before the first pixel.
     pub(crate) offset: usize,
-    /// Bounds of the sum.
-    pub(crate) bounds: (f32, f32),
 }
 
 /// `y = bounded(tile + r)`, `r` from element `at.0` on, `at.1` elements from row to row.
@@ -181,11 +179,12 @@ impl Program {
         Ok(())
     }
 
-    /// What the program adds to its input 0, if it does nothing else; `inputs` are those from 1 on.
-    pub(crate) fn residual<'a>(&self, inputs: &[TileInput<'a>]) -> Option<Residual<'a>> {
+    /// What the program adds to its input 0, and the bounds of the sum, if it does nothing else; `inputs` are those from 1
+    /// on.
+    pub(crate) fn residual<'a>(&self, inputs: &[TileInput<'a>]) -> Option<(Residual<'a>, (f32, f32))> {
         match (self.sum, inputs) {
             (Some(bounds), [TileInput { data: Data::F32(data), layout: Layout::Rows { stride, offset } }]) => {
-                Some(Residual { data, stride: *stride, offset: *offset, bounds })
+                Some((Residual { data, stride: *stride, offset: *offset }, bounds))
             }
             _ => None,
         }
@@ -199,7 +198,7 @@ impl Program {
     /// # Safety
     /// While it runs, no other task reads or writes this tile's elements of the outputs.
     pub unsafe fn run_tile(&self, isa: Isa, tile: &Tile<'_>, inputs: &[TileInput<'_>], outputs: &[TileOutput<'_>]) {
-        if let (Some(Residual { data, stride, offset, bounds }), [y]) = (self.residual(inputs), outputs) {
+        if let (Some((Residual { data, stride, offset }, bounds)), [y]) = (self.residual(inputs), outputs) {
             let at = (tile.row0 * stride + offset + tile.col0, stride);
             return sum_on(isa, tile, data, at, y, bounds);
         }

@@ -58,7 +58,7 @@ pub(crate) struct ConvWeights {
 }
 
 impl ConvWeights {
-    /// Packs them from where they lie, aligned or not: no copy is made on the way.
+    /// Packs them, unless it is transposed, from where they lie, aligned or not: no copy is made on the way.
     ///
     /// # Errors
     /// As [`ConvF32::new`].
@@ -84,7 +84,7 @@ impl ConvWeights {
         Ok(ConvF32::of_floats(isa, s, weight, bias, epilogue)?)
     }
 
-    /// The weights in the kernels' order.
+    /// The weights in the kernels' order, for transposed ones, which are packed in several parts.
     pub(crate) fn ordered(&self) -> Weights<'_> {
         let (c, t) = (&self.conv, &self.weights);
         if let Some(halves) = t.elements::<f16>() {
