@@ -10,6 +10,7 @@
 //! infinity or a NaN reaches all of a tile. The transforms magnify errors, short chains make few: a result's is twice
 //! that of the direct sum for 64 channels, and as large for 512.
 
+mod few;
 mod transform;
 mod vector;
 
@@ -20,7 +21,8 @@ use super::geometry::{Geometry, Placement, span};
 use crate::buffer::ALIGN;
 use crate::gemm_f32::{Addend, Element, Finish, Kernel, Lines, Panels, Task, epilogue, floats, kernel, scratch_part};
 use crate::pointwise::Tile;
-use crate::{ConvShape, Isa, KernelError, SharedMut, ThreadPool};
+use crate::{ConvShape, Isa, KernelError, Level, SharedMut, ThreadPool};
+use few::{FEW, FewTask};
 use std::ops::Range;
 use transform::{InputTask, OutputTask, WeightsTask};
 
@@ -186,8 +188,12 @@ impl<'a, E: Element> Work<'a, E> {
         for panel in panels {
             let col = panel * self.kernel.nr;
             for slice in 0..self.plan.slices {
-                let width = self.transform_weights(col, slice);
-                self.multiply(tiles.len(), slice, width);
+                if tiles.len() <= FEW && self.conv.isa.level() == Level::Avx512 {
+                    self.multiply_few(tiles.len(), col, slice);
+                } else {
+                    let width = self.transform_weights(col, slice);
+                    self.multiply(tiles.len(), slice, width);
+                }
             }
             match self.conv.finish {
                 Finish::Store { clamp, out, .. } => self.store(tiles.clone(), col, clamp, out),
@@ -229,18 +235,25 @@ impl<'a, E: Element> Work<'a, E> {
         }
     }
 
-    /// Transforms a slice of the panel that starts at column `col`; its width.
-    fn transform_weights(&mut self, col: usize, slice: usize) -> usize {
+    /// A slice of the panel that starts at column `col`: its first tap's weights and all behind them, its width and how
+    /// far behind them those lie that are needed next.
+    fn slice_of_panel(&self, col: usize, slice: usize) -> (&'a [E], usize, usize) {
         let (channels, c_in) = (self.slice(slice), self.conv.geometry.channels);
         let (panel, bias) = self.weights.panel(&self.kernel, [9 * c_in, self.conv.c_out], col);
         let width = bias.len();
-        let lanes = channels.len() * width;
         // The next slice, or the next panel's first.
-        let ahead = if channels.end < c_in { lanes } else { (9 * c_in - channels.start) * width };
+        let ahead = if channels.end < c_in { channels.len() } else { 9 * c_in - channels.start };
+        (&panel[channels.start * width..], width, ahead * width)
+    }
+
+    /// Transforms a slice of the panel that starts at column `col`; its width.
+    fn transform_weights(&mut self, col: usize, slice: usize) -> usize {
+        let (weights, width, ahead) = self.slice_of_panel(col, slice);
+        let (lanes, c_in) = (self.slice(slice).len() * width, self.conv.geometry.channels);
         for at in (0..lanes).step_by(LANES) {
             let count = LANES.min(lanes - at);
-            let from = &panel[channels.start * width + at..];
-            let (g, step) = E::widen_lines(self.conv.isa, from, c_in * width, count, self.room.as_flattened_mut());
+            let room = self.room.as_flattened_mut();
+            let (g, step) = E::widen_lines(self.conv.isa, &weights[at..], c_in * width, count, room);
             transform::run(
                 self.conv.isa,
                 WeightsTask { g, step, lanes: count, ahead, u: &mut self.u[at..], plane: self.plan.plane },
@@ -286,6 +299,16 @@ impl<'a, E: Element> Work<'a, E> {
                 });
             }
         }
+    }
+
+    /// [`Work::multiply`] for at most [`FEW`] tiles, by weights that are transformed meanwhile.
+    fn multiply_few(&mut self, tiles: usize, col: usize, slice: usize) {
+        let (weights, width, ahead) = self.slice_of_panel(col, slice);
+        let (channels, c_in) = (self.slice(slice).len(), self.conv.geometry.channels);
+        let (g, step) = E::widen_lines(self.conv.isa, weights, c_in * width, channels * width, self.u);
+        let v = &self.v[slice * self.plan.most..][..tiles];
+        let task = FewTask { g, step, width, channels, ahead, v, m: self.m, add: slice > 0 };
+        transform::run(self.conv.isa, task);
     }
 
     fn bias(&self, col: usize) -> &'a [f32] {

@@ -66,6 +66,25 @@ fn errors_are_less_than_twice_those_of_the_direct_sum() -> Result<(), KernelErro
     Ok(())
 }
 
+/// That floats and halves give the same bits on every instruction set and thread count, and about the sum.
+fn holds_everywhere(s: &ConvShape, seed: u32) -> Result<(), KernelError> {
+    let (x, b) = (values(s.in_len(), seed), values(s.c_out, seed + 2));
+    let half: Vec<f16> = values(s.weight_len(), seed + 1).into_iter().map(f16::from_f32).collect();
+    let wide: Vec<f32> = half.iter().map(|v| v.to_f32()).collect();
+    let mut all: Vec<Vec<f32>> = vec![];
+    for isa in Isa::all() {
+        let floats = ConvF32::new(isa, s, &wide, Some(&b), EpilogueF32::NONE)?;
+        all.push(run(&floats, 1, &x)?);
+        all.push(run(&floats, 3, &x)?);
+        let halves = ConvF32::of_halves(isa, s, ordered(s, &half), Some(&b), EpilogueF32::NONE)?;
+        all.push(run(&halves, 2, &x)?);
+    }
+    let [max, _] = errors(&all[0], &exact(s, &x, &wide, &b));
+    assert!(max < 2e-5, "{max:e} for {s:?}");
+    assert!(all.iter().all(|y| bits(y) == bits(&all[0])), "{s:?}");
+    Ok(())
+}
+
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(24))]
 
@@ -78,22 +97,21 @@ proptest::proptest! {
     ) {
         let s = shape(n, [h, w], c_in, c_out, pad);
         proptest::prop_assume!(pays(&s));
-        let (x, b) = (values(s.in_len(), seed), values(c_out, seed + 2));
-        let half: Vec<f16> = values(s.weight_len(), seed + 1).into_iter().map(f16::from_f32).collect();
-        let wide: Vec<f32> = half.iter().map(|v| v.to_f32()).collect();
-        let exact = exact(&s, &x, &wide, &b);
-        let mut all: Vec<Vec<f32>> = vec![];
-        for isa in Isa::all() {
-            let floats = ConvF32::new(isa, &s, &wide, Some(&b), EpilogueF32::NONE)?;
-            all.push(run(&floats, 1, &x)?);
-            all.push(run(&floats, 3, &x)?);
-            let halves = ConvF32::of_halves(isa, &s, ordered(&s, &half), Some(&b), EpilogueF32::NONE)?;
-            all.push(run(&halves, 2, &x)?);
-        }
-        let [max, _] = errors(&all[0], &exact);
-        proptest::prop_assert!(max < 2e-5, "{max:e} for {s:?}");
-        proptest::prop_assert!(all.iter().all(|y| bits(y) == bits(&all[0])), "{s:?}");
+        holds_everywhere(&s, seed)?;
     }
+}
+
+/// Fewer tiles than a block of rows, whose weights are not stored in terms.
+#[test]
+fn a_few_tiles_give_the_same_bits_too() -> Result<(), KernelError> {
+    for (tiles, side) in [(2, [4, 8]), (3, [12, 4]), (4, [7, 7]), (4, [8, 7]), (6, [8, 11])] {
+        for (c_in, c_out) in [(16, 16), (70, 45), (200, 130)] {
+            let s = shape(1, side, c_in, c_out, [1; 4]);
+            assert!(pays(&s) && s.oh().div_ceil(SIDE) * s.ow().div_ceil(SIDE) == tiles);
+            holds_everywhere(&s, 3)?;
+        }
+    }
+    Ok(())
 }
 
 #[test]

@@ -26,8 +26,11 @@ const WEIGHT_A: f32 = 1.0 / (2.0 * A2 * (A2 - B2));
 const WEIGHT_B: f32 = 1.0 / (2.0 * B2 * (B2 - A2));
 
 /// `G g`
+///
+/// # Safety
+/// The machine has the instruction set.
 #[inline(always)]
-unsafe fn weights_line<V: Vector>(g: [V; 3]) -> [V; PATCH] {
+pub(super) unsafe fn weights_line<V: Vector>(g: [V; 3]) -> [V; PATCH] {
     // SAFETY: the caller's promise: the instruction set.
     unsafe {
         let even_a = V::splat(WEIGHT_A * A2).fma(g[2], V::splat(WEIGHT_A).mul(g[0]));
