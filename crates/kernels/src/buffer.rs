@@ -130,6 +130,15 @@ impl<'a, T> SharedMut<'a, T> {
         unsafe { std::slice::from_raw_parts_mut(self.ptr.add(range.start), range.end - range.start) }
     }
 
+    /// The elements from `start` on.
+    ///
+    /// # Panics
+    /// If it lies behind the end.
+    pub fn from(&self, start: usize) -> SharedMut<'a, T> {
+        assert!(start <= self.len, "the start lies behind the shared slice");
+        SharedMut { ptr: self.ptr.wrapping_add(start), len: self.len - start, life: PhantomData }
+    }
+
     /// The first element, for kernels that write with a stride; each task must write elements of its own only.
     pub fn as_mut_ptr(&self) -> *mut T {
         self.ptr

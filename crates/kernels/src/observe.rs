@@ -10,56 +10,74 @@ pub struct Scan {
     pub min: f32,
     /// Greatest element; negative infinity if there is none.
     pub max: f32,
-    /// How many elements are exactly 0.
-    pub zeros: u64,
     /// Whether an element is not a number. Extrema are those of the others.
     pub nan: bool,
+}
+
+impl Scan {
+    /// Whether [`Parts`] hold all elements.
+    pub fn fits_parts(&self) -> bool {
+        !self.nan && self.min > -PARTS_BELOW && self.max < PARTS_BELOW
+    }
 }
 
 const LANES: usize = 32;
 
 /// Scans elements.
 pub fn scan(isa: Isa, x: &[f32]) -> Scan {
-    let mut all = Scan { min: f32::INFINITY, max: f32::NEG_INFINITY, zeros: 0, nan: false };
-    // Lane counters are 32 bits wide: blocks keep them from overflowing.
-    x.chunks(1 << 24).for_each(|block| scan_on(isa, block, &mut all));
+    let mut all = Scan { min: f32::INFINITY, max: f32::NEG_INFINITY, nan: false };
+    scan_on(isa, x, &mut all);
+    all
+}
+
+/// How many elements are exactly 0.
+pub fn zeros(isa: Isa, x: &[f32]) -> u64 {
+    let mut all = 0;
+    zeros_on(isa, x, &mut all);
     all
 }
 
 versions! {
-    fn scan_on(block: &[f32], all: &mut Scan) => scan_block
+    fn scan_on(x: &[f32], all: &mut Scan) => scan_all
+}
+versions! {
+    fn zeros_on(x: &[f32], all: &mut u64) => zeros_of
 }
 
 #[inline(always)]
-fn scan_block(block: &[f32], all: &mut Scan) {
-    let (mut min, mut max) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
-    let (mut zeros, mut nans) = ([0u32; LANES], [0u32; LANES]);
-    let (rows, rest) = block.as_chunks::<LANES>();
+fn scan_all(x: &[f32], all: &mut Scan) {
+    let (mut min, mut max, mut nans) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES], [0u32; LANES]);
+    let (rows, rest) = x.as_chunks::<LANES>();
     for row in rows {
         for i in 0..LANES {
             let v = row[i];
             min[i] = if v < min[i] { v } else { min[i] };
             max[i] = if v > max[i] { v } else { max[i] };
-            zeros[i] += u32::from(v == 0.0);
             nans[i] |= u32::from(v.is_nan());
         }
     }
     for (i, &v) in rest.iter().enumerate() {
         min[i] = if v < min[i] { v } else { min[i] };
         max[i] = if v > max[i] { v } else { max[i] };
-        zeros[i] += u32::from(v == 0.0);
         nans[i] |= u32::from(v.is_nan());
     }
     for i in 0..LANES {
         all.min = all.min.min(min[i]);
         all.max = all.max.max(max[i]);
-        all.zeros += u64::from(zeros[i]);
         all.nan |= nans[i] != 0;
     }
 }
 
+#[inline(always)]
+fn zeros_of(x: &[f32], all: &mut u64) {
+    // Blocks keep counters of 32 bits from overflowing.
+    for block in x.chunks(1 << 24) {
+        *all += u64::from(block.iter().map(|v| u32::from(*v == 0.0)).sum::<u32>());
+    }
+}
+
 /// Sums of elements in fixed point, so that they do not depend on the order: one in units of 2⁻⁹, and what that leaves
-/// in units of 2⁻³¹. Valid while all magnitudes are below [`PARTS_BELOW`], and of at most [`PARTS_ROWS`] elements.
+/// in units of 2⁻³¹. They hold at most [`PARTS_ROWS`] elements, of magnitudes below [`PARTS_BELOW`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
     /// Units of 2⁻⁹.
@@ -74,15 +92,13 @@ pub const PARTS_BELOW: f32 = 4096.0;
 /// Elements whose [`Parts`] an i32 holds the sum of.
 pub const PARTS_ROWS: usize = 512;
 
-/// The sums of the columns of `rows`, of `coarse.len()` elements each, are added to `coarse` and `fine`; whether they are
-/// valid: a NaN is not.
-pub fn column_parts(isa: Isa, rows: &[f32], coarse: &mut [i32], fine: &mut [i32]) -> bool {
-    let mut farthest = 0;
-    column_parts_on(isa, rows, coarse, fine, &mut farthest);
-    farthest < PARTS_BELOW.to_bits()
+/// Adds the sums of the columns of `rows`, of `coarse.len()` elements each, to `coarse` and `fine`. They mean nothing
+/// unless the rows [fit](Scan::fits_parts).
+pub fn column_parts(isa: Isa, rows: &[f32], coarse: &mut [i32], fine: &mut [i32]) {
+    column_parts_on(isa, rows, coarse, fine);
 }
 
-/// The sum of all of `x`, if it is valid.
+/// The sum of all of `x`, if they fit.
 pub fn sum_parts(isa: Isa, x: &[f32]) -> Option<Parts> {
     let (mut sum, mut farthest) = (Parts::default(), 0);
     sum_parts_on(isa, x, &mut sum, &mut farthest);
@@ -90,15 +106,15 @@ pub fn sum_parts(isa: Isa, x: &[f32]) -> Option<Parts> {
 }
 
 versions! {
-    fn column_parts_on(rows: &[f32], coarse: &mut [i32], fine: &mut [i32], farthest: &mut u32) => columns
+    fn column_parts_on(rows: &[f32], coarse: &mut [i32], fine: &mut [i32]) => columns
 }
 versions! {
     fn sum_parts_on(x: &[f32], sum: &mut Parts, farthest: &mut u32) => elements
 }
 
 #[inline(always)]
-fn columns(rows: &[f32], coarse: &mut [i32], fine: &mut [i32], farthest: &mut u32) {
-    let (n, mut far) = (coarse.len().max(1), 0);
+fn columns(rows: &[f32], coarse: &mut [i32], fine: &mut [i32]) {
+    let n = coarse.len().max(1);
     // Two rows at once, for which sums are loaded and stored once.
     let mut pairs = rows.chunks_exact(2 * n);
     for pair in &mut pairs {
@@ -106,14 +122,11 @@ fn columns(rows: &[f32], coarse: &mut [i32], fine: &mut [i32], farthest: &mut u3
         for (((v, w), c), f) in one.iter().zip(other).zip(&mut *coarse).zip(&mut *fine) {
             let (p, q) = (parts(*v), parts(*w));
             add(c, f, Parts { coarse: p.coarse.wrapping_add(q.coarse), fine: p.fine.wrapping_add(q.fine) });
-            far = far.max(magnitude(*v).max(magnitude(*w)));
         }
     }
     for ((v, c), f) in pairs.remainder().iter().zip(&mut *coarse).zip(&mut *fine) {
         add(c, f, parts(*v));
-        far = far.max(magnitude(*v));
     }
-    *farthest = far;
 }
 
 #[inline(always)]
@@ -138,15 +151,15 @@ fn magnitude(v: f32) -> u32 {
     v.to_bits() & i32::MAX as u32
 }
 
-/// An element as integers of 21 bits that a float's low bits hold, so that it vectorises.
+/// An element as integers of 22 bits that a float's low bits hold, so that it vectorises.
 #[inline(always)]
 fn parts(v: f32) -> Parts {
-    /// 1.5·2²³: adding it rounds to an integer, and leaves that in the low bits.
-    const MAGIC: f32 = 12_582_912.0;
-    let integer = |v: f32| (v.to_bits() as i32).wrapping_sub(MAGIC.to_bits() as i32);
-    let nearest = v * 512.0 + MAGIC;
-    let rest = v - (nearest - MAGIC) / 512.0;
-    Parts { coarse: integer(nearest), fine: integer(rest * 2_147_483_648.0 + MAGIC) }
+    /// 1.5·2²³ units: adding it rounds to a whole number of them, and leaves that in the low bits.
+    const COARSE: f32 = 12_582_912.0 / 512.0;
+    const FINE: f32 = 12_582_912.0 / 2_147_483_648.0;
+    let (nearest, units) = (v + COARSE, |v: f32, magic: f32| (v.to_bits() as i32).wrapping_sub(magic.to_bits() as i32));
+    let rest = v - (nearest - COARSE);
+    Parts { coarse: units(nearest, COARSE), fine: units(rest + FINE, FINE) }
 }
 
 #[cfg(test)]
@@ -154,12 +167,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_extrema_zeros_and_nan_anywhere() {
+    fn extrema_zeros_and_nan_are_found_anywhere() {
         for isa in Isa::all() {
             let mut x: Vec<f32> = (0..1000).map(|i| (i as f32 - 500.0) / 8.0).collect();
-            assert_eq!(scan(isa, &x), Scan { min: -62.5, max: 62.375, zeros: 1, nan: false });
+            assert_eq!(scan(isa, &x), Scan { min: -62.5, max: 62.375, nan: false });
+            assert_eq!((zeros(isa, &x), zeros(isa, &[0.0, -0.0, 1.0, f32::NAN])), (1, 2));
             x[999] = f32::NAN;
-            assert_eq!(scan(isa, &x), Scan { min: -62.5, max: 62.25, zeros: 1, nan: true });
+            assert_eq!(scan(isa, &x), Scan { min: -62.5, max: 62.25, nan: true });
             x[3] = f32::NEG_INFINITY;
             assert_eq!(scan(isa, &x).min, f32::NEG_INFINITY);
             assert_eq!(scan(isa, &[]).min, f32::INFINITY);
@@ -176,7 +190,8 @@ mod tests {
         for isa in Isa::all() {
             assert_eq!(sum_parts(isa, &x), Some(Parts { coarse: total.0, fine: total.1 }));
             let (mut coarse, mut fine) = (vec![0; 17], vec![0; 17]);
-            assert!(column_parts(isa, &x, &mut coarse, &mut fine));
+            assert!(scan(isa, &x).fits_parts());
+            column_parts(isa, &x, &mut coarse, &mut fine);
             for c in 0..17 {
                 let column = each[c..].iter().step_by(17).fold((0, 0), |(c, f), p| (c + p.coarse, f + p.fine));
                 assert_eq!((coarse[c], fine[c]), column);
@@ -185,7 +200,7 @@ mod tests {
                 let mut x = x.clone();
                 x[33] = far;
                 assert_eq!(sum_parts(isa, &x), None);
-                assert!(!column_parts(isa, &x, &mut coarse, &mut fine));
+                assert!(!scan(isa, &x).fits_parts());
             }
         }
     }

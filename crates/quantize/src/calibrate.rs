@@ -407,6 +407,21 @@ impl Pass<'_> {
         Pass { p, options, taps, layers, of_input, of_node, lenient, masked }
     }
 
+    /// Adds a value to the sums of the layers whose input it is, most of which have its channels on the same dimension.
+    fn add_to_sums(&self, stats: &mut Statistics, value: NodeId, t: &Tensor, near: bool) {
+        let mut known: Option<(usize, ChannelSums)> = None;
+        for i in &self.of_input[value.index()] {
+            let (axis, all) = (self.layers[*i].axis, &mut stats.inputs[*i]);
+            let (_, sums) = known.take_if(|(a, _)| *a == axis).unwrap_or_else(|| {
+                let mut sums = all.alike();
+                sums.add(t, axis, near);
+                (axis, sums)
+            });
+            all.merge(&sums);
+            known = Some((axis, sums));
+        }
+    }
+
     /// Runs a sample, and adds what is seen.
     fn sample(
         &self,
@@ -431,9 +446,10 @@ impl Pass<'_> {
             if bad.is_none() {
                 let of = &self.of_node[id.index()];
                 let clip = clip || self.lenient[id.index()];
-                let seen = observe(&mut stats.observed, of, t, clip, self.masked[id.index()]);
-                bad = seen.err().map(|what| (id, what));
-                self.of_input[id.index()].iter().for_each(|i| stats.inputs[*i].add(t, self.layers[*i].axis));
+                match observe(&mut stats.observed, of, t, clip, self.masked[id.index()]) {
+                    Ok(near) => self.add_to_sums(stats, id, t, near),
+                    Err(what) => bad = Some((id, what)),
+                }
             }
         };
         let run = if unfit_input {
@@ -461,19 +477,20 @@ impl Pass<'_> {
     }
 }
 
-/// Shows a value to its groups; the error is what of it is not finite.
+/// Shows a value to its groups; whether [`Parts`](cleave_kernels::observe::Parts) hold its elements. The error is what of
+/// it is not finite.
 fn observe(
     all: &mut [Observed],
     groups: &[usize],
     t: &Tensor,
     clip: bool,
     masked: bool,
-) -> std::result::Result<(), &'static str> {
+) -> std::result::Result<bool, &'static str> {
     // In whatever order they lie.
     let t = t.permute(&t.stored_order());
     let mut x = t.to_f32();
     let mut s = scan(&x);
-    let mut left_out = 0;
+    let (near, mut left_out) = (s.fits_parts(), 0);
     if s.nan || s.min == f32::NEG_INFINITY || s.max == f32::INFINITY {
         let mask = masked && !s.nan && s.max < f32::INFINITY;
         match s.nan {
@@ -490,5 +507,5 @@ fn observe(
         all[*g].observer.update(&x, &s);
         all[*g].left_out += left_out;
     }
-    Ok(())
+    Ok(near)
 }

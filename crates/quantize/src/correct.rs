@@ -8,7 +8,7 @@ use crate::calibrate::Statistics;
 use crate::prepare::Prepared;
 use cleave_ir::{Arg, Graph, Kind, NodeId, Tensor};
 use cleave_kernels::Isa;
-use cleave_kernels::observe::{PARTS_BELOW, PARTS_ROWS, Parts, column_parts, sum_parts};
+use cleave_kernels::observe::{PARTS_BELOW, PARTS_ROWS, Parts, column_parts, scan, sum_parts};
 use cleave_numerics::DType;
 use serde::{Deserialize, Serialize};
 
@@ -193,8 +193,14 @@ impl ChannelSums {
         ChannelSums { layer: g.node(l.id).name.clone(), sums: vec![Exact::default(); l.channels], count: 0 }
     }
 
-    /// Adds a value with its channels on this dimension; what is not finite counts as 0.
-    pub(crate) fn add(&mut self, t: &Tensor, axis: usize) {
+    /// None yet, of as many channels of the same layer.
+    pub(crate) fn alike(&self) -> ChannelSums {
+        ChannelSums { layer: self.layer.clone(), sums: vec![Exact::default(); self.sums.len()], count: 0 }
+    }
+
+    /// Adds a value with its channels on this dimension; what is not finite counts as 0. `near` tells that [`Parts`]
+    /// hold all elements.
+    pub(crate) fn add(&mut self, t: &Tensor, axis: usize, near: bool) {
         let n = self.sums.len().max(1);
         if t.shape().get(axis) != Some(&n) {
             return;
@@ -204,7 +210,7 @@ impl ChannelSums {
         let x = t.to_f32();
         let inner: usize = order.iter().skip_while(|d| **d != axis).skip(1).map(|d| sizes[*d]).product();
         if inner == 1 {
-            x.chunks(PARTS_ROWS * n).for_each(|rows| self.add_rows(rows));
+            x.chunks(PARTS_ROWS * n).for_each(|rows| self.add_rows(rows, near));
         } else {
             for (i, row) in x.chunks(inner.max(1)).enumerate() {
                 self.sums[i % n].add(row.chunks(PARTS_ROWS).map(sum).sum());
@@ -214,13 +220,14 @@ impl ChannelSums {
     }
 
     /// Adds up to [`PARTS_ROWS`] rows of an element of each channel.
-    fn add_rows(&mut self, rows: &[f32]) {
-        let n = self.sums.len();
-        let (mut coarse, mut fine) = (vec![0i32; n], vec![0i32; n]);
-        if !column_parts(Isa::best(), rows, &mut coarse, &mut fine) {
+    fn add_rows(&mut self, rows: &[f32], near: bool) {
+        let (n, isa) = (self.sums.len(), Isa::best());
+        if !near && !scan(isa, rows).fits_parts() {
             rows.iter().enumerate().for_each(|(i, v)| self.sums[i % n].add(one(*v)));
             return;
         }
+        let (mut coarse, mut fine) = (vec![0i32; n], vec![0i32; n]);
+        column_parts(isa, rows, &mut coarse, &mut fine);
         for ((sum, coarse), fine) in self.sums.iter_mut().zip(coarse).zip(fine) {
             sum.add(steps(Parts { coarse, fine }));
         }
@@ -274,11 +281,11 @@ mod tests {
             Tensor::new::<f32>(&[1, 2, 2], vec![-1e9, 0.25, f32::NEG_INFINITY, 0.5]),
         ];
         let (mut forth, mut back, mut merged) = (empty(), empty(), empty());
-        parts.iter().for_each(|t| forth.add(t, 1));
-        parts.iter().rev().for_each(|t| back.add(t, 1));
+        parts.iter().for_each(|t| forth.add(t, 1, false));
+        parts.iter().rev().for_each(|t| back.add(t, 1, false));
         for t in &parts {
             let mut one = empty();
-            one.add(t, 1);
+            one.add(t, 1, false);
             merged.merge(&one);
         }
         assert!(forth == back && forth == merged);
@@ -286,7 +293,7 @@ mod tests {
         let mut last = empty();
         for t in &parts {
             let order: Vec<usize> = (0..t.shape().len()).map(|d| [0, 2, 1][d]).collect();
-            last.add(&t.permute(&order).contiguous().permute(&order), 1);
+            last.add(&t.permute(&order).contiguous().permute(&order), 1, false);
         }
         assert_eq!(forth, last);
         assert_eq!(forth.count, 6);

@@ -244,32 +244,31 @@ impl<E: Element> Product<'_, E> {
         // The last tiles, which find this panel in the cache, fetch the next one, a line a step.
         let (lines, count) = (size_of_val(ahead).div_ceil(LINE), at.len().div_ceil(kernel.mr));
         let fetching = lines.div_ceil(k.max(1));
-        for (t, (at, a)) in at.chunks(kernel.mr).zip(tiles).enumerate() {
-            let a = *a;
+        let kept: [usize; MAX_ROWS / MAX_TILES] = std::array::from_fn(|r| r * width);
+        for (t, (at, &a)) in at.chunks(kernel.mr).zip(tiles).enumerate() {
+            let first = start + t * kernel.mr;
             let part = (t + fetching).checked_sub(count).map_or(0..0, |i| i * k..(i + 1) * k);
             let each = LINE / size_of::<E>();
             let ahead = &ahead[(part.start * each).min(ahead.len())..(part.end * each).min(ahead.len())];
-            let (mut places, mut from) = ([0; MAX_ROWS / MAX_TILES], [0; MAX_ROWS / MAX_TILES]);
             let rows = at.len();
             let task = |clamp, add, out, at| Task { rows, cols, width, k, a, add, bias, b, ahead, clamp, out, at };
             match finish {
                 Finish::Store { clamp, out, added } => {
-                    places.iter_mut().zip(at).for_each(|(p, at)| *p = at + channel);
+                    let from: [usize; MAX_ROWS / MAX_TILES];
                     let add = match added {
                         Added::Nothing => Addend::Nothing,
                         Added::Output => Addend::Stored,
                         Added::Residual(Residual { data, stride, offset }) => {
-                            let row = |r: usize| (start + t * kernel.mr + r) * stride + offset + channel;
-                            from.iter_mut().enumerate().for_each(|(r, at)| *at = row(r));
+                            from = std::array::from_fn(|r| (first + r) * stride + offset + channel);
                             Addend::Rows(data, &from[..rows])
                         }
                     };
-                    (kernel.run)(&task(clamp, add, out, &places[..rows]));
+                    (kernel.run)(&task(clamp, add, out.from(channel), at));
                 }
                 Finish::Program { .. } => {
-                    places.iter_mut().enumerate().for_each(|(r, p)| *p = (t * kernel.mr + r) * width);
                     let none = (f32::NEG_INFINITY, f32::INFINITY);
-                    (kernel.run)(&task(none, Addend::Nothing, SharedMut::new(results), &places[..rows]));
+                    let out = SharedMut::new(&mut results[t * kernel.mr * width..]);
+                    (kernel.run)(&task(none, Addend::Nothing, out, &kept[..rows]));
                 }
             }
         }

@@ -6,6 +6,7 @@
 
 use super::Scan;
 use super::tally::tally;
+use cleave_kernels::Isa;
 use serde::{Deserialize, Serialize};
 
 /// Bins on either side of zero.
@@ -123,7 +124,7 @@ impl GridHistogram {
         self.widen(needed(s.min.abs().max(s.max.abs())));
         self.min = self.min.min(s.min);
         self.max = self.max.max(s.max);
-        self.zeros += s.zeros;
+        self.zeros += cleave_kernels::observe::zeros(Isa::best(), x);
         let inverse = power(-self.exponent);
         tally::<BINS>(x, &mut self.bins, SIDE as f32, |v| v * inverse);
     }

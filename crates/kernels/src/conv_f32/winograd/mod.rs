@@ -267,17 +267,14 @@ impl<'a, E: Element> Work<'a, E> {
         let kernel = f32::kernel(self.conv.isa);
         let k = self.slice(slice).len();
         let v = self.v[slice * self.plan.most..][..tiles].as_flattened().as_flattened();
-        let out = SharedMut::new(self.m);
         // Tiles of rows that are as high as one another keep as many sums in flight.
         let blocks = tiles.div_ceil(kernel.mr);
+        let at: [usize; TILES] = std::array::from_fn(|tile| tile * TERMS * width);
         for term in 0..TERMS {
             let b = &self.u[term * self.plan.plane..][..k * width];
+            let out = SharedMut::new(&mut self.m[term * width..]);
             for block in 0..blocks {
                 let (first, end) = (block * tiles / blocks, (block + 1) * tiles / blocks);
-                let mut at = [0; 16];
-                for (r, at) in at[..end - first].iter_mut().enumerate() {
-                    *at = ((first + r) * TERMS + term) * width;
-                }
                 (kernel.run)(&Task {
                     rows: end - first,
                     cols: width,
@@ -295,7 +292,7 @@ impl<'a, E: Element> Work<'a, E> {
                     ahead: &[],
                     clamp: (f32::NEG_INFINITY, f32::INFINITY),
                     out,
-                    at: &at[..end - first],
+                    at: &at[first..end],
                 });
             }
         }
