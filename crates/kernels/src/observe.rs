@@ -44,6 +44,30 @@ versions! {
     fn zeros_on(x: &[f32], all: &mut u64) => zeros_of
 }
 
+/// `Σ (a - b) · weight`, in eight chains.
+pub fn weighted_difference(isa: Isa, a: &[f32], b: &[f32], weights: &[f64]) -> f64 {
+    let mut sum = 0.0;
+    weighted_difference_on(isa, a, b, weights, &mut sum);
+    sum
+}
+
+versions! {
+    fn weighted_difference_on(a: &[f32], b: &[f32], weights: &[f64], sum: &mut f64) => difference
+}
+
+#[inline(always)]
+fn difference(a: &[f32], b: &[f32], weights: &[f64], sum: &mut f64) {
+    let mut sums = [0.0; 8];
+    let ((a, a_rest), (b, b_rest), (w, w_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>(), weights.as_chunks::<8>());
+    for ((a, b), w) in a.iter().zip(b).zip(w) {
+        for i in 0..8 {
+            sums[i] += f64::from(a[i] - b[i]) * w[i];
+        }
+    }
+    let rest = a_rest.iter().zip(b_rest).zip(w_rest).map(|((a, b), w)| f64::from(a - b) * w);
+    *sum = sums.iter().sum::<f64>() + rest.sum::<f64>();
+}
+
 #[inline(always)]
 fn scan_all(x: &[f32], all: &mut Scan) {
     let (mut min, mut max, mut nans) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES], [0u32; LANES]);
@@ -178,6 +202,16 @@ mod tests {
             assert_eq!(scan(isa, &x).min, f32::NEG_INFINITY);
             assert_eq!(scan(isa, &[]).min, f32::INFINITY);
         }
+    }
+
+    #[test]
+    fn differences_are_weighted() {
+        let a: Vec<f32> = (0..21).map(|i| i as f32 / 3.0).collect();
+        let b: Vec<f32> = (0..21).map(|i| (i * i) as f32 / 7.0).collect();
+        let weights: Vec<f64> = (0..21).map(|i| f64::from(i) - 9.5).collect();
+        let want: f64 = a.iter().zip(&b).zip(&weights).map(|((a, b), w)| f64::from(a - b) * w).sum();
+        let all: Vec<f64> = Isa::all().into_iter().map(|isa| weighted_difference(isa, &a, &b, &weights)).collect();
+        assert!((all[0] - want).abs() < 1e-9 && all.iter().all(|y| y.to_bits() == all[0].to_bits()), "{all:?}");
     }
 
     #[test]

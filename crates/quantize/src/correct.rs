@@ -8,7 +8,7 @@ use crate::calibrate::Statistics;
 use crate::prepare::Prepared;
 use cleave_ir::{Arg, Graph, Kind, NodeId, Tensor};
 use cleave_kernels::Isa;
-use cleave_kernels::observe::{PARTS_BELOW, PARTS_ROWS, Parts, column_parts, scan, sum_parts};
+use cleave_kernels::observe::{PARTS_BELOW, PARTS_ROWS, Parts, column_parts, scan, sum_parts, weighted_difference};
 use cleave_numerics::DType;
 use serde::{Deserialize, Serialize};
 
@@ -97,41 +97,28 @@ impl Rounded {
         let per_group = out / (means.len() / each);
         let means: Vec<f64> = means.iter().flat_map(|m| std::iter::repeat_n(*m, places)).collect();
         let of_output = |first: usize| &means[first / len / per_group * len..][..len];
-        let channel = |i: usize| (self.scales[i / self.inner % n], self.zero_points[i / self.inner % n]);
-        let mut shifts = Vec::with_capacity(out);
-        match self.levels.elements::<i8>() {
-            // Most weights: an output channel at once.
-            Some(levels) if self.inner.is_multiple_of(len.max(1)) => self.weight.for_each_f32(len, |first, w| {
-                let (scale, zero) = channel(first);
-                let error = |(q, w): (&i8, &f32)| (f32::from(*q) - zero as f32) * scale - w;
-                shifts.push(dot(&levels[first..][..len], w, of_output(first), error));
-            }),
-            _ => {
-                let levels = self.levels.to_i64();
-                let meaning = |i: usize| (levels[i] - channel(i).1) as f32 * channel(i).0;
-                self.weight.for_each_f32(len, |first, w| {
-                    let meant: Vec<f32> = (first..first + len).map(meaning).collect();
-                    shifts.push(dot(&meant, w, of_output(first), |(m, w)| m - w));
-                });
+        let channel = |i: usize| (self.scales[i / self.inner % n], self.zero_points[i / self.inner % n] as f32);
+        let (mut shifts, mut meant, isa) = (Vec::with_capacity(out), vec![], Isa::best());
+        let levels = self.levels.elements::<i8>();
+        let others = if levels.is_none() { self.levels.to_i64() } else { vec![] };
+        self.weight.for_each_f32(len, |first, w| {
+            meant.clear();
+            match &levels {
+                // Most weights: an output channel at once.
+                Some(levels) if self.inner.is_multiple_of(len.max(1)) => {
+                    let (scale, zero) = channel(first);
+                    meant.extend(levels[first..][..len].iter().map(|q| (f32::from(*q) - zero) * scale));
+                }
+                _ => meant.extend((first..first + len).map(|i| {
+                    let (scale, zero) = channel(i);
+                    let level = levels.as_ref().map_or_else(|| others[i] as f32, |l| f32::from(l[i]));
+                    (level - zero) * scale
+                })),
             }
-        }
+            shifts.push(weighted_difference(isa, &meant, w, of_output(first)));
+        });
         shifts
     }
-}
-
-/// `Σ error(a, w)·mean`, in eight chains, which vectorise.
-fn dot<T>(a: &[T], w: &[f32], means: &[f64], error: impl Fn((&T, &f32)) -> f32) -> f64 {
-    const CHAINS: usize = 8;
-    let mut sums = [0.0; CHAINS];
-    let ((a, a_rest), (w, w_rest), (means, means_rest)) =
-        (a.as_chunks::<CHAINS>(), w.as_chunks::<CHAINS>(), means.as_chunks::<CHAINS>());
-    for ((a, w), means) in a.iter().zip(w).zip(means) {
-        for i in 0..CHAINS {
-            sums[i] += f64::from(error((&a[i], &w[i]))) * means[i];
-        }
-    }
-    let rest = a_rest.iter().zip(w_rest).zip(means_rest).map(|(aw, mean)| f64::from(error(aw)) * mean);
-    sums.iter().sum::<f64>() + rest.sum::<f64>()
 }
 
 /// A sum in fixed point, so that it does not depend on the order: multiples of 2⁻⁴⁰, in two halves.
