@@ -73,17 +73,22 @@ impl Comparison {
         const LANES: usize = 8;
         let (mut signal, mut noise, mut dot, mut other) = ([0f64; LANES], [0f64; LANES], [0f64; LANES], [0f64; LANES]);
         let mut far = [0f32; LANES];
-        for (x, y) in x.chunks(LANES).zip(y.chunks(LANES)) {
-            for (i, (x, y)) in x.iter().zip(y).enumerate() {
-                let d = x - y;
-                far[i] = farther(far[i], d.abs());
-                let (x, y, d) = (f64::from(*x), f64::from(*y), f64::from(d));
-                signal[i] += x * x;
-                other[i] += y * y;
-                dot[i] += x * y;
-                noise[i] += d * d;
+        let mut pair = |i: usize, x: f32, y: f32| {
+            let d = x - y;
+            far[i] = farther(far[i], d.abs());
+            let (x, y, d) = (f64::from(x), f64::from(y), f64::from(d));
+            signal[i] += x * x;
+            other[i] += y * y;
+            dot[i] += x * y;
+            noise[i] += d * d;
+        };
+        let ((whole, rest), (others, other_rest)) = (x.as_chunks::<LANES>(), y.as_chunks::<LANES>());
+        for (x, y) in whole.iter().zip(others) {
+            for i in 0..LANES {
+                pair(i, x[i], y[i]);
             }
         }
+        rest.iter().zip(other_rest).enumerate().for_each(|(i, (x, y))| pair(i, *x, *y));
         self.signal += signal.iter().sum::<f64>();
         self.other += other.iter().sum::<f64>();
         self.dot += dot.iter().sum::<f64>();

@@ -138,13 +138,15 @@ impl Convolution {
         let mut out = Vec::with_capacity(w.len());
         let per_group = s.c_out / s.groups;
         for o in 0..s.c_out {
-            // torch's transposed weights: [c_in, c_out / groups, kh, kw].
-            let (first, step) = match self.transposed {
-                None => (o * each, 1),
-                Some(_) => (o / per_group * each * per_group + o % per_group, per_group),
-            };
             for tap in 0..taps {
-                out.extend(w[first * taps + tap..].iter().step_by(step * taps).take(each));
+                match self.transposed {
+                    None => out.extend(w[o * each * taps..][..each * taps].chunks_exact(taps).map(|c| c[tap])),
+                    // torch's transposed weights: [c_in, c_out / groups, kh, kw].
+                    Some(_) => {
+                        let first = o / per_group * each * per_group + o % per_group;
+                        out.extend(w[first * taps + tap..].iter().step_by(per_group * taps).take(each));
+                    }
+                }
             }
         }
         out.into()
