@@ -24,25 +24,30 @@ struct Job {
     threads: usize,
 }
 
-/// A value on a cache line of its own.
+/// A value on cache lines of its own.
 #[repr(align(128))]
 struct Padded<T>(T);
 
-struct Shared {
+/// What workers wait for: one cache line, since each that goes from core to core takes as long as a small kernel.
+struct Signal {
     /// Counts regions; a change is the signal to start.
-    epoch: Padded<AtomicU32>,
-    /// Workers that have not finished the current region.
-    pending: Padded<AtomicUsize>,
+    epoch: AtomicU32,
+    job: UnsafeCell<Option<Job>>,
+}
+
+struct Shared {
+    signal: Padded<Signal>,
+    /// The last region that each worker has finished; the first one is the caller's.
+    done: Vec<Padded<AtomicU32>>,
     /// Holders that ask the workers not to sleep.
     held: Padded<AtomicUsize>,
     asleep: Vec<Padded<AtomicBool>>,
-    job: UnsafeCell<Option<Job>>,
     panicked: AtomicBool,
     stop: AtomicBool,
 }
 
 // SAFETY: `job` is written by the caller of a region before `epoch` changes and read by workers after it;
-// the next write waits until `pending` is 0.
+// the next write waits until all have `done` that epoch.
 unsafe impl Sync for Shared {}
 // SAFETY: as above; the closure behind `job` is `Sync`.
 unsafe impl Send for Shared {}
@@ -88,12 +93,11 @@ impl ThreadPool {
             return;
         };
         let shared = &*self.shared;
-        // SAFETY: only the lifetime is changed; this function does not return before `pending` is 0.
+        // SAFETY: only the lifetime is changed; this function does not return before all workers are done.
         let task: Task<'static> = unsafe { std::mem::transmute::<Task<'_>, Task<'static>>(task) };
         // SAFETY: no worker reads `job` between regions.
-        unsafe { *shared.job.get() = Some(Job { task, tasks, threads: self.threads() }) };
-        shared.pending.0.store(self.workers.len(), SeqCst);
-        shared.epoch.0.fetch_add(1, SeqCst);
+        unsafe { *shared.signal.0.job.get() = Some(Job { task, tasks, threads: self.threads() }) };
+        let epoch = shared.signal.0.epoch.fetch_add(1, SeqCst).wrapping_add(1);
         for (index, (thread, _)) in self.workers.iter().enumerate() {
             if shared.asleep[index + 1].0.load(SeqCst) {
                 thread.unpark();
@@ -101,8 +105,10 @@ impl ThreadPool {
         }
         let own = catch_unwind(AssertUnwindSafe(|| share(0, self.threads(), tasks).for_each(task)));
         let mut spins = 0u32;
-        while shared.pending.0.load(SeqCst) != 0 {
-            relax(&mut spins);
+        for done in &shared.done[1..=self.workers.len()] {
+            while done.0.load(SeqCst) != epoch {
+                relax(&mut spins);
+            }
         }
         drop(region);
         if let Err(panic) = own {
@@ -127,7 +133,7 @@ impl std::fmt::Debug for ThreadPool {
 impl Drop for ThreadPool {
     fn drop(&mut self) {
         self.shared.stop.store(true, SeqCst);
-        self.shared.epoch.0.fetch_add(1, SeqCst);
+        self.shared.signal.0.epoch.fetch_add(1, SeqCst);
         for (thread, handle) in self.workers.drain(..) {
             thread.unpark();
             // A worker catches the panics of its tasks, so that joining cannot fail.
@@ -150,11 +156,10 @@ impl Drop for Hold<'_> {
 impl Shared {
     fn new(threads: usize) -> Shared {
         Shared {
-            epoch: Padded(AtomicU32::new(0)),
-            pending: Padded(AtomicUsize::new(0)),
+            signal: Padded(Signal { epoch: AtomicU32::new(0), job: UnsafeCell::new(None) }),
+            done: (0..threads).map(|_| Padded(AtomicU32::new(0))).collect(),
             held: Padded(AtomicUsize::new(0)),
             asleep: (0..threads).map(|_| Padded(AtomicBool::new(false))).collect(),
-            job: UnsafeCell::new(None),
             panicked: AtomicBool::new(false),
             stop: AtomicBool::new(false),
         }
@@ -167,14 +172,14 @@ impl Shared {
             if self.stop.load(SeqCst) {
                 return;
             }
-            // SAFETY: written before `epoch` changed, and not again before `pending` is 0.
-            if let Some(job) = unsafe { *self.job.get() } {
+            // SAFETY: written before `epoch` changed, and not again before this worker is done.
+            if let Some(job) = unsafe { *self.signal.0.job.get() } {
                 let run = || share(index, job.threads, job.tasks).for_each(job.task);
                 if catch_unwind(AssertUnwindSafe(run)).is_err() {
                     self.panicked.store(true, SeqCst);
                 }
             }
-            self.pending.0.fetch_sub(1, SeqCst);
+            self.done[index].0.store(seen, SeqCst);
         }
     }
 
@@ -182,7 +187,7 @@ impl Shared {
     fn wait(&self, index: usize, seen: u32) -> u32 {
         let (mut spins, mut since) = (0, Instant::now());
         loop {
-            let now = self.epoch.0.load(SeqCst);
+            let now = self.signal.0.epoch.load(SeqCst);
             if now != seen {
                 return now;
             }
@@ -195,7 +200,7 @@ impl Shared {
             } else if since.elapsed() > SPIN {
                 // `run` raises the epoch before it looks at `asleep`: one of the two sees the other.
                 self.asleep[index].0.store(true, SeqCst);
-                if self.epoch.0.load(SeqCst) == seen {
+                if self.signal.0.epoch.load(SeqCst) == seen {
                     std::thread::park();
                 }
                 self.asleep[index].0.store(false, SeqCst);
