@@ -1,11 +1,12 @@
 //! The mean of each window.
 
 use super::window::{PoolShape, Window, adaptive, sliding};
-use super::{LANES, Pixel, Windows, each_block};
+use super::{FEW, LANES, Pixel, Windows, each_block};
 use crate::pointwise::{Quantize, Quantizer};
 use crate::quant::Dequantize;
+use crate::share::{row_part, tasks};
 use crate::versions::versions;
-use crate::{Isa, KernelError, ThreadPool};
+use crate::{Isa, KernelError, SharedMut, ThreadPool};
 
 /// An average pooling: sliding, adaptive or over the whole image.
 #[derive(Clone, Debug)]
@@ -115,6 +116,28 @@ fn mean_u8_f32(p: &Pixel<'_, u8>, zero_point: i32, m: f32, y: &mut [f32]) {
     mean(p, zero_point, y, |sum| sum as f32 * m);
 }
 
+/// Sums of bytes that threads leave to one of them, of as many channels and threads as there is room for.
+const SUMS: usize = 8192;
+
+#[inline(always)]
+fn sums_of(p: &Pixel<'_, u8>, zero_point: i32, y: &mut [i32]) {
+    mean(p, zero_point, y, |sum| sum);
+}
+
+#[inline(always)]
+fn scaled_u8(sums: &[i32], m: f32, q: &Quantize, y: &mut [u8]) {
+    let to = Quantizer::new(q);
+    y.iter_mut().zip(sums).for_each(|(y, sum)| *y = to.round(*sum as f32 * m));
+}
+
+versions! {
+    fn sums_on(p: &Pixel<'_, u8>, zero_point: i32, y: &mut [i32]) => sums_of
+}
+
+versions! {
+    fn scaled_u8_on(sums: &[i32], m: f32, q: &Quantize, y: &mut [u8]) => scaled_u8
+}
+
 versions! {
     fn mean_f32_on(p: &Pixel<'_, f32>, divisor: usize, y: &mut [f32]) => mean_f32
 }
@@ -192,10 +215,13 @@ impl AvgPool {
         stride: usize,
     ) -> Result<(), KernelError> {
         to.check()?;
-        self.run(pool, x, y, stride, |p, divisor, y| {
-            let m = from.scale / (to.scale * divisor as f32);
-            mean_u8_on(self.isa, p, from.zero_point, m, to, y);
-        })
+        let m = |divisor: usize| from.scale / (to.scale * divisor as f32);
+        if self.sums_by_row(pool, x, from.zero_point, y, stride, |sums, divisor, y| {
+            scaled_u8_on(self.isa, sums, m(divisor), to, y);
+        })? {
+            return Ok(());
+        }
+        self.run(pool, x, y, stride, |p, divisor, y| mean_u8_on(self.isa, p, from.zero_point, m(divisor), to, y))
     }
 
     /// Of bytes, as floats.
@@ -210,9 +236,58 @@ impl AvgPool {
         y: &mut [f32],
         stride: usize,
     ) -> Result<(), KernelError> {
-        self.run(pool, x, y, stride, |p, divisor, y| {
-            mean_u8_f32_on(self.isa, p, from.zero_point, from.scale / divisor as f32, y);
-        })
+        let m = |divisor: usize| from.scale / divisor as f32;
+        if self.sums_by_row(pool, x, from.zero_point, y, stride, |sums, divisor, y| {
+            y.iter_mut().zip(sums).for_each(|(y, sum)| *y = *sum as f32 * m(divisor));
+        })? {
+            return Ok(());
+        }
+        self.run(pool, x, y, stride, |p, divisor, y| mean_u8_f32_on(self.isa, p, from.zero_point, m(divisor), y))
+    }
+
+    /// One window for each of a few images: threads share out its rows, as the kernel did whose results they are, so that
+    /// none has to fetch what another one wrote. Sums of bytes are exact, however they are shared out. `f(sums, divisor,
+    /// part of y)` follows for each image; false if the windows are others.
+    fn sums_by_row<U: Send>(
+        &self,
+        pool: &ThreadPool,
+        x: &[u8],
+        zero_point: i32,
+        y: &mut [U],
+        stride: usize,
+        f: impl Fn(&[i32], usize, &mut [U]),
+    ) -> Result<bool, KernelError> {
+        let g = &self.windows;
+        g.check(x.len(), y.len(), stride)?;
+        let ([rows], [cols]) = (&g.rows[..], &g.cols[..]) else { return Ok(false) };
+        let (each, count) = (g.c.next_multiple_of(FEW), rows.count());
+        let parts = tasks(pool, count * cols.count() * g.c, count).min(SUMS / each.max(1));
+        if g.n >= pool.threads() || parts < 2 {
+            return Ok(false);
+        }
+        for n in 0..g.n {
+            let mut sums = [0; SUMS];
+            let shared = SharedMut::new(&mut sums);
+            pool.run(parts, &|part| {
+                let share = |i: usize| rows.tap(i * count / parts);
+                let own = Window { from: share(part), to: share(part + 1).min(rows.to), ..*rows };
+                let image = &x[n * g.h * g.w * g.c..];
+                let pixel = Pixel { image, w: g.w, c: g.c, first: 0, rows: own, cols: *cols };
+                sums_on(self.isa, &pixel, zero_point, row_part(&shared, part * each..part * each + g.c));
+            });
+            let (first, others) = sums.split_at_mut(each);
+            for other in others.chunks(each).take(parts - 1) {
+                first.iter_mut().zip(other).for_each(|(sum, more)| *sum = sum.wrapping_add(*more));
+            }
+            f(&first[..g.c], self.divisor(rows, cols), &mut y[n * stride..][..g.c]);
+        }
+        Ok(true)
+    }
+
+    /// What the sum of a window is divided by.
+    fn divisor(&self, rows: &Window, cols: &Window) -> usize {
+        let counted = if self.padding { rows.padded * cols.padded } else { rows.count() * cols.count() };
+        self.divisor.unwrap_or(counted)
     }
 
     fn run<T: Copy + Sync, U: Send>(
@@ -228,9 +303,8 @@ impl AvgPool {
         g.run(pool, y, stride, &|n, oy, channels, part| {
             let (image, rows) = (&x[n * g.h * g.w * g.c..], g.rows[oy]);
             for (ox, cols) in g.cols.iter().copied().enumerate() {
-                let counted = if self.padding { rows.padded * cols.padded } else { rows.count() * cols.count() };
-                let divisor = self.divisor.unwrap_or(counted);
-                f(&Pixel { image, w: g.w, c: g.c, first: channels.start, rows, cols }, divisor, part(ox));
+                let pixel = Pixel { image, w: g.w, c: g.c, first: channels.start, rows, cols };
+                f(&pixel, self.divisor(&rows, &cols), part(ox));
             }
         });
         Ok(())

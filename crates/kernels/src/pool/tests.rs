@@ -118,6 +118,34 @@ fn averages_of_bytes_are_exact_until_scaled() -> Result<(), KernelError> {
     Ok(())
 }
 
+/// Threads share out the rows of one window.
+#[test]
+fn means_of_whole_images_do_not_depend_on_threads() -> Result<(), KernelError> {
+    let from = Dequantize { scale: 0.043, zero_point: 17 };
+    let to = Quantize { scale: 0.039, zero_point: 21, qmin: 2, qmax: 250, rounding: Rounding::Div };
+    for [n, h, w, c] in [[1, 33, 21, 70], [1, 64, 64, 4], [2, 7, 7, 1152], [1, 2, 5, 4100], [3, 40, 12, 130]] {
+        let (x, taps) = (bytes(n * h * w * c), h * w);
+        let sum = |i: usize| (0..taps).map(|p| i32::from(x[(i / c * taps + p) * c + i % c]) - 17).sum::<i32>();
+        let sums: Vec<i32> = (0..n * c).map(sum).collect();
+        for (isa, threads) in Isa::all().into_iter().flat_map(|isa| [1, 2, 3, 8].map(|threads| (isa, threads))) {
+            let (avg, pool, stride) = (AvgPool::global(isa, [n, h, w, c])?, ThreadPool::new(threads), c + 3);
+            let (mut y, mut z) = (vec![0; n * stride], vec![0.0; n * stride]);
+            avg.run_u8(&pool, &x, &from, &mut y, &to, stride)?;
+            avg.run_u8_f32(&pool, &x, &from, &mut z, stride)?;
+            for (i, sum) in sums.iter().enumerate() {
+                let at = i / c * stride + i % c;
+                let want = cleave_numerics::requantize(*sum, 0.043 / (0.039 * taps as f32), 21, 2, 250);
+                assert_eq!(
+                    (i32::from(y[at]), z[at]),
+                    (want, *sum as f32 * (0.043 / taps as f32)),
+                    "{i} of {n}x{h}x{w}x{c}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn averages_of_floats_are_the_same_everywhere() -> Result<(), KernelError> {
     for s in shapes() {
