@@ -145,6 +145,13 @@ impl<'a, T> SharedMut<'a, T> {
     }
 }
 
+/// How far apart the parts of a scratch of `len` bytes lie, of which each thread has one of `each` bytes for itself: as
+/// far as possible, so that all kernels that share a scratch have them in the same places, and lines stay in the caches of
+/// their thread.
+pub(crate) fn apart(len: usize, threads: usize, each: usize) -> usize {
+    (len / threads.max(1) / ALIGN * ALIGN).max(each)
+}
+
 /// The part of a byte scratch that starts at a multiple of [`ALIGN`]; at most `ALIGN - 1` bytes are lost.
 pub fn align_scratch(scratch: &mut [u8]) -> &mut [u8] {
     let skip = scratch.as_ptr().align_offset(ALIGN).min(scratch.len());

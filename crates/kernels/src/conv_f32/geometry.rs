@@ -183,13 +183,13 @@ impl Rows for Windows<'_> {
         Some(Lines { data: &self.x[first + group * each..], pitch, depth: g.kw * each, step })
     }
 
-    fn place(&self, row: usize) -> usize {
+    fn place(&self, row: usize, at: &mut [usize]) {
         let (g, p) = (&self.geometry, &self.place);
         // Divisions are felt where the depth is small.
-        if p.row == g.ow * p.pixel && p.image == g.oh * p.row {
-            return p.offset + row * p.pixel;
+        let even = p.row == g.ow * p.pixel && p.image == g.oh * p.row;
+        for (row, at) in (row..).zip(at) {
+            *at = if even { p.offset + row * p.pixel } else { p.of(g.position(row)) };
         }
-        p.of(g.position(row))
     }
 }
 

@@ -30,8 +30,8 @@ pub(crate) trait Rows: Sync {
         None
     }
 
-    /// Where the row's first column lies in the result.
-    fn place(&self, row: usize) -> usize;
+    /// Where the first column of each row from `row` on lies in the result.
+    fn place(&self, row: usize, at: &mut [usize]);
 }
 
 /// Takes one row in pieces and spreads it over the blocks of its tile.
@@ -143,10 +143,9 @@ impl Driver<'_> {
         // Rows are split where there are enough of them, else columns: weights are then read once in all.
         let by_rows = tiles >= 6 * threads || tiles >= panels;
         let tasks = threads.min(if by_rows { tiles } else { panels });
-        let scratch = super::share::floats("scratch of a matrix product, in bytes", scratch, each * tasks)?;
-        let shared = SharedMut::new(scratch);
+        let parts = super::Parts::new("scratch of a matrix product, in bytes", scratch, each, pool.threads())?;
         pool.run(tasks, &|task| {
-            let own = super::share::part(&shared, task * each..(task + 1) * each);
+            let own = parts.of(task);
             let product = Product { driver: self, kernel, packed, bias, rows };
             let part = |count: usize| task * count / tasks..(task + 1) * count / tasks;
             if by_rows {
@@ -180,7 +179,7 @@ impl<E: Element> Product<'_, E> {
         for start in range.clone().step_by(block_rows) {
             let count = block_rows.min(range.end - start);
             let mut at = [0; MAX_ROWS];
-            at[..count].iter_mut().enumerate().for_each(|(r, at)| *at = self.rows.place(start + r));
+            self.rows.place(start, &mut at[..count]);
             let mut panel = panels.start;
             while panel < panels.end {
                 let group = panel / each;

@@ -68,8 +68,8 @@ impl Rows for Strided<'_> {
         }
     }
 
-    fn place(&self, row: usize) -> usize {
-        self.base + row * self.n
+    fn place(&self, row: usize, at: &mut [usize]) {
+        (row..).zip(at).for_each(|(row, at)| *at = self.base + row * self.n);
     }
 }
 

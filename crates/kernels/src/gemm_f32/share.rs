@@ -1,31 +1,45 @@
 //! The places where tasks of a product share memory.
 #![allow(unsafe_code, reason = "parts of shared buffers, disjoint by the plan of `Driver`")]
 
-use crate::buffer::align_scratch;
+use crate::buffer::{align_scratch, apart};
 use crate::pointwise::{Program, Tile, TileInput, TileOutput};
 use crate::{Isa, KernelError, SharedMut};
 
-/// The first `count` floats of a byte scratch, from a cache line's start.
-///
-/// # Errors
-/// Too little of it.
-pub(crate) fn floats<'a>(
-    what: &'static str,
-    scratch: &'a mut [u8],
-    count: usize,
-) -> Result<&'a mut [f32], KernelError> {
-    if count == 0 {
-        return Ok(&mut []);
-    }
-    let scratch = align_scratch(scratch);
-    KernelError::at_least(what, count * size_of::<f32>(), scratch.len())?;
-    Ok(bytemuck::cast_slice_mut(&mut scratch[..count * size_of::<f32>()]))
+/// A scratch of which each task has a part.
+pub(crate) struct Parts<'a> {
+    all: SharedMut<'a, f32>,
+    each: usize,
+    /// Elements from part to part.
+    apart: usize,
 }
 
-/// One task's scratch.
-pub(crate) fn part<'a>(shared: &SharedMut<'a, f32>, range: std::ops::Range<usize>) -> &'a mut [f32] {
-    // SAFETY: `Driver::run` gives each task a range of its own.
-    unsafe { shared.slice(range) }
+impl<'a> Parts<'a> {
+    /// Parts of `each` elements, in whole cache lines, for as many tasks as there are threads at most.
+    ///
+    /// # Errors
+    /// Too little scratch.
+    pub(crate) fn new(
+        what: &'static str,
+        scratch: &'a mut [u8],
+        each: usize,
+        threads: usize,
+    ) -> Result<Parts<'a>, KernelError> {
+        if each == 0 {
+            return Ok(Parts { all: SharedMut::new(&mut []), each, apart: 0 });
+        }
+        let (scratch, bytes) = (align_scratch(scratch), each * size_of::<f32>());
+        KernelError::at_least(what, bytes * threads, scratch.len())?;
+        let apart = apart(scratch.len(), threads, bytes);
+        let all = SharedMut::new(bytemuck::cast_slice_mut(&mut scratch[..apart * threads]));
+        Ok(Parts { all, each, apart: apart / size_of::<f32>() })
+    }
+
+    /// A task's part; each task must have another one.
+    pub(crate) fn of(&self, task: usize) -> &'a mut [f32] {
+        let start = task * self.apart;
+        // SAFETY: parts are disjoint, and kernels ask for that of their task.
+        unsafe { self.all.slice(start..start + self.each) }
+    }
 }
 
 /// Runs an epilogue over one tile of the task's own.

@@ -19,7 +19,7 @@ mod tests;
 
 use super::geometry::{Geometry, Placement, span};
 use crate::buffer::ALIGN;
-use crate::gemm_f32::{Addend, Element, Finish, Kernel, Lines, Panels, Task, epilogue, floats, kernel, scratch_part};
+use crate::gemm_f32::{Addend, Element, Finish, Kernel, Lines, Panels, Parts, Task, epilogue, kernel};
 use crate::pointwise::Tile;
 use crate::{ConvShape, Isa, KernelError, Level, SharedMut, ThreadPool};
 use few::{FEW, FewTask};
@@ -122,10 +122,9 @@ impl Winograd<'_> {
         let by_tiles = plan.tiles >= TILES / 2 * pool.threads() || plan.tiles >= panels;
         let tasks = pool.threads().min(if by_tiles { plan.tiles } else { panels });
         let each = plan.thread_len();
-        let scratch = floats("scratch of a convolution, in bytes", scratch, each * tasks)?;
-        let shared = SharedMut::new(scratch);
+        let parts = Parts::new("scratch of a convolution, in bytes", scratch, each, pool.threads())?;
         pool.run(tasks, &|task| {
-            let own = scratch_part(&shared, task * each..(task + 1) * each);
+            let own = parts.of(task);
             let part = |count: usize| task * count / tasks..(task + 1) * count / tasks;
             let (tiles, panels) = if by_tiles { (part(plan.tiles), 0..panels) } else { (0..plan.tiles, part(panels)) };
             let mut work = Work::new(self, &plan, kernel, weights, own);

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "threads write disjoint output rows through one pointer")]
 
 use super::{Depthwise, Pixel};
+use crate::buffer::apart;
 use crate::qconv::dense::Io;
 use crate::qconv::program::ProgramRun;
 use crate::{Level, SharedMut, ThreadPool};
@@ -43,10 +44,11 @@ impl Depthwise {
         let each = oh.div_ceil(unit);
         let total = self.geometry.n * each;
         let parts = pool.threads().min(total);
+        let apart = apart(scratch.len(), pool.threads(), size);
         let shared = SharedMut::new(scratch);
         pool.run(parts, &|part| {
             // SAFETY: each part has a scratch of its own.
-            let scratch = unsafe { shared.slice(part * size..(part + 1) * size) };
+            let scratch = unsafe { shared.slice(part * apart..part * apart + size) };
             let (mut at, end) = (part * total / parts, (part + 1) * total / parts);
             while at < end {
                 let (image, first) = (at / each, at % each);

@@ -30,7 +30,7 @@ use super::geometry::Geometry;
 use super::pack::{self, Block, Layout, Order, Packed, Source};
 use super::spec::OutputKind;
 use super::tile::{Columns, Epilogue};
-use crate::buffer::ALIGN;
+use crate::buffer::{ALIGN, apart};
 use crate::{AlignedVec, Isa, KernelError, Level, SharedMut, ThreadPool};
 use std::ops::Range;
 use std::sync::Arc;
@@ -223,13 +223,14 @@ impl Winograd {
         let (tiles, parts, blocks) = (tiles_of(&self.geometry), pool.threads(), &self.packed.blocks[..]);
         let by_block = blocks.len() >= parts && tiles < FEW_TILES * parts;
         let each = self.task_bytes().iter().sum::<usize>();
+        let apart = apart(scratch.len(), pool.threads(), each);
         let scratch = SharedMut::new(scratch);
         pool.run(parts, &|task| {
             let part = |n: usize| task * n / parts..(task + 1) * n / parts;
             let (tiles, blocks) =
                 if by_block { (0..tiles, &blocks[part(blocks.len())]) } else { (part(tiles), blocks) };
             // SAFETY: each task has its own part.
-            let buffers = unsafe { scratch.slice(task * each..(task + 1) * each) };
+            let buffers = unsafe { scratch.slice(task * apart..task * apart + each) };
             self.task(io, tiles, blocks, buffers);
         });
     }
