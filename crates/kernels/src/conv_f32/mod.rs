@@ -183,8 +183,7 @@ impl ConvF32 {
             let mut room = vec![0.0; weights.len()];
             Kind::Depthwise(Weights::new(shape.c_out, taps, E::widen(isa, &weights, &mut room), bias))
         } else {
-            let at = |channel: usize, k: usize| weight(channel, k / each, k % each);
-            Kind::Dense(Packed::new(isa, [shape.groups, taps * each, shape.c_out / shape.groups], bias, at))
+            Kind::Dense(Packed::new(isa, [shape.groups, taps, each, shape.c_out / shape.groups], bias, weight))
         };
         Ok(ConvF32 { isa, shape: *shape, kind: Arc::new(kind), epilogue })
     }

@@ -121,12 +121,12 @@ impl ConvTransposeF32 {
             for rx in 0..c.stride[1] {
                 let y = axis(ry, c.stride[0], c.pad[0], c.dilation[0], c.kh);
                 let x = axis(rx, c.stride[1], c.pad[1], c.dilation[1], c.kw);
-                let k = y.taps.len() * x.taps.len() * each;
-                let at = |channel: usize, i: usize| {
-                    let (ky, kx) = (y.taps[i / each / x.taps.len()], x.taps[i / each % x.taps.len()]);
-                    weights[((channel * c.kh + ky) * c.kw + kx) * each + i % each]
+                let taps = y.taps.len() * x.taps.len();
+                let at = |channel: usize, tap: usize, input: usize| {
+                    let (ky, kx) = (y.taps[tap / x.taps.len()], x.taps[tap % x.taps.len()]);
+                    weights[((channel * c.kh + ky) * c.kw + kx) * each + input]
                 };
-                let packed = Packed::new(isa, [c.groups, k, c.c_out / c.groups], bias, at);
+                let packed = Packed::new(isa, [c.groups, taps, each, c.c_out / c.groups], bias, at);
                 phases.push(Phase { residue: [ry, rx], axes: [y, x], packed });
             }
         }

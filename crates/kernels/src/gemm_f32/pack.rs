@@ -40,6 +40,9 @@ pub(crate) fn pack_into<E: Element>(
     }
 }
 
+/// Inputs of a channel that are read at once.
+const INPUTS: usize = 16;
+
 /// Packed weights of several products, one after the other, and their biases.
 #[derive(Clone)]
 pub(crate) struct Panels<E: Element> {
@@ -48,20 +51,31 @@ pub(crate) struct Panels<E: Element> {
 }
 
 impl<E: Element> Panels<E> {
-    /// Packs the weights of `groups` products of `[k, n]`: column `c` of group `g` is channel `g · n + c`, its
-    /// elements `at(channel, k)`.
+    /// Packs the weights of `groups` products of `[taps · each, n]`: column `c` of group `g` is channel `g · n + c`, its
+    /// elements `at(channel, tap, input)`.
     pub(crate) fn new(
         isa: Isa,
-        [groups, k, n]: [usize; 3],
+        [groups, taps, each, n]: [usize; 4],
         bias: Option<&[f32]>,
-        at: impl Fn(usize, usize) -> E,
+        at: impl Fn(usize, usize, usize) -> E,
     ) -> Panels<E> {
-        let kernel = E::kernel(isa);
+        let (kernel, k) = (E::kernel(isa), taps * each);
         let columns = columns(&kernel, n);
         let (mut data, mut biases) = (AlignedVec::zeroed(k * columns * groups), AlignedVec::zeroed(columns * groups));
         for g in 0..groups {
-            let out = &mut data[g * k * columns..][..k * columns];
-            pack_into(&kernel, k, n, |row, c| at(g * n + c, row), out);
+            for col in (0..n).step_by(kernel.nr) {
+                let width = width(&kernel, n, col);
+                let panel = &mut data[(g * columns + col) * k..][..k * width];
+                for (tap, rows) in panel.chunks_exact_mut((each * width).max(1)).enumerate() {
+                    // Inputs in blocks: those of a channel lie side by side, or near one another.
+                    for (block, rows) in rows.chunks_mut(INPUTS * width).enumerate() {
+                        for c in 0..width.min(n - col) {
+                            let to = rows[c..].iter_mut().step_by(width).enumerate();
+                            to.for_each(|(i, to)| *to = at(g * n + col + c, tap, block * INPUTS + i));
+                        }
+                    }
+                }
+            }
             if let Some(bias) = bias {
                 biases[g * columns..][..n].copy_from_slice(&bias[g * n..(g + 1) * n]);
             }
@@ -87,9 +101,9 @@ impl Packed {
     /// [`Panels::new`]
     pub(crate) fn new<E: Element>(
         isa: Isa,
-        dims: [usize; 3],
+        dims: [usize; 4],
         bias: Option<&[f32]>,
-        at: impl Fn(usize, usize) -> E,
+        at: impl Fn(usize, usize, usize) -> E,
     ) -> Packed {
         E::pack(Panels::new(isa, dims, bias, at))
     }
