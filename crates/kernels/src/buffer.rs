@@ -134,7 +134,7 @@ impl<'a, T> SharedMut<'a, T> {
     ///
     /// # Panics
     /// If it lies behind the end.
-    pub fn from(&self, start: usize) -> SharedMut<'a, T> {
+    pub fn tail(&self, start: usize) -> SharedMut<'a, T> {
         assert!(start <= self.len, "the start lies behind the shared slice");
         SharedMut { ptr: self.ptr.wrapping_add(start), len: self.len - start, life: PhantomData }
     }

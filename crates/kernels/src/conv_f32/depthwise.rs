@@ -3,7 +3,7 @@
 use super::geometry::{Geometry, Placement};
 use super::lanes;
 use crate::buffer::ALIGN;
-use crate::gemm_f32::{Finish, Parts, epilogue};
+use crate::gemm_f32::{Finish, TaskScratch, epilogue};
 use crate::pointwise::Tile;
 use crate::{AlignedVec, Isa, KernelError, SharedMut, ThreadPool};
 
@@ -65,9 +65,9 @@ impl Depthwise<'_> {
         let tasks = if work < 50_000 { 1 } else { pool.threads().min(rows) };
         let program = matches!(self.finish, Finish::Program { .. });
         let each = if program { thread_len(channels) } else { 0 };
-        let parts = Parts::new("scratch of a depthwise convolution, in bytes", scratch, each, pool.threads())?;
+        let scratch = TaskScratch::new("scratch of a depthwise convolution, in bytes", scratch, each, pool.threads())?;
         pool.run(tasks, &|task| {
-            let own = parts.of(task);
+            let own = scratch.of(task);
             for row in task * rows / tasks..(task + 1) * rows / tasks {
                 self.run_row(row / g.oh, row % g.oh, own);
             }

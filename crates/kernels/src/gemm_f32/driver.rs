@@ -143,9 +143,9 @@ impl Driver<'_> {
         // Rows are split where there are enough of them, else columns: weights are then read once in all.
         let by_rows = tiles >= 6 * threads || tiles >= panels;
         let tasks = threads.min(if by_rows { tiles } else { panels });
-        let parts = super::Parts::new("scratch of a matrix product, in bytes", scratch, each, pool.threads())?;
+        let scratch = super::TaskScratch::new("scratch of a matrix product, in bytes", scratch, each, pool.threads())?;
         pool.run(tasks, &|task| {
-            let own = parts.of(task);
+            let own = scratch.of(task);
             let product = Product { driver: self, kernel, packed, bias, rows };
             let part = |count: usize| task * count / tasks..(task + 1) * count / tasks;
             if by_rows {
@@ -262,7 +262,7 @@ impl<E: Element> Product<'_, E> {
                             Addend::Rows(data, &from[..rows])
                         }
                     };
-                    (kernel.run)(&task(clamp, add, out.from(channel), at));
+                    (kernel.run)(&task(clamp, add, out.tail(channel), at));
                 }
                 Finish::Program { .. } => {
                     let none = (f32::NEG_INFINITY, f32::INFINITY);

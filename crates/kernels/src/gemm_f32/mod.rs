@@ -23,7 +23,7 @@ pub(crate) use driver::{Added, Driver, Finish, RowSink, Rows};
 pub(crate) use element::Element;
 pub use matmul::{MatMulF32, MatStrides};
 pub(crate) use pack::{Packed, Panels};
-pub(crate) use share::{Parts, run_epilogue as epilogue};
+pub(crate) use share::{TaskScratch, run_epilogue as epilogue};
 
 use crate::{Isa, SharedMut};
 

@@ -6,14 +6,14 @@ use crate::pointwise::{Program, Tile, TileInput, TileOutput};
 use crate::{Isa, KernelError, SharedMut};
 
 /// A scratch of which each task has a part.
-pub(crate) struct Parts<'a> {
+pub(crate) struct TaskScratch<'a> {
     all: SharedMut<'a, f32>,
     each: usize,
     /// Elements from part to part.
     apart: usize,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> TaskScratch<'a> {
     /// Parts of `each` elements, in whole cache lines, for as many tasks as there are threads at most.
     ///
     /// # Errors
@@ -23,15 +23,15 @@ impl<'a> Parts<'a> {
         scratch: &'a mut [u8],
         each: usize,
         threads: usize,
-    ) -> Result<Parts<'a>, KernelError> {
+    ) -> Result<TaskScratch<'a>, KernelError> {
         if each == 0 {
-            return Ok(Parts { all: SharedMut::new(&mut []), each, apart: 0 });
+            return Ok(TaskScratch { all: SharedMut::new(&mut []), each, apart: 0 });
         }
         let (scratch, bytes) = (align_scratch(scratch), each * size_of::<f32>());
         KernelError::at_least(what, bytes * threads, scratch.len())?;
         let apart = apart(scratch.len(), threads, bytes);
         let all = SharedMut::new(bytemuck::cast_slice_mut(&mut scratch[..apart * threads]));
-        Ok(Parts { all, each, apart: apart / size_of::<f32>() })
+        Ok(TaskScratch { all, each, apart: apart / size_of::<f32>() })
     }
 
     /// A task's part; each task must have another one.

@@ -3,7 +3,8 @@
 //! The image is cut into tiles of 4×4 results, each of which sees a patch of 6×6 inputs. Patches and weights are
 //! transformed (`transform.rs`), multiplied term by term, each term a matrix product over the channels, and the sums are
 //! transformed back. Weights are transformed as they are used, from the panels of the direct product: it takes less
-//! time than to load the terms, which are four times as large, and packed weights serve images of any size.
+//! time than to load the terms, which are four times as large, and packed weights serve images of any size. For a few tiles
+//! their terms never leave the registers (`few.rs`).
 //!
 //! Every sum is one of slices of at most 64 channels, in order, and a slice's a chain of fused multiply-adds from 0, so
 //! that the bits are the same on every instruction set and thread count. They are not those of the direct sum, and an
@@ -19,7 +20,7 @@ mod tests;
 
 use super::geometry::{Geometry, Placement, span};
 use crate::buffer::ALIGN;
-use crate::gemm_f32::{Addend, Element, Finish, Kernel, Lines, Panels, Parts, Task, epilogue, kernel};
+use crate::gemm_f32::{Addend, Element, Finish, Kernel, Lines, Panels, Task, TaskScratch, epilogue, kernel};
 use crate::pointwise::Tile;
 use crate::{ConvShape, Isa, KernelError, Level, SharedMut, ThreadPool};
 use few::{FEW, FewTask};
@@ -122,9 +123,9 @@ impl Winograd<'_> {
         let by_tiles = plan.tiles >= TILES / 2 * pool.threads() || plan.tiles >= panels;
         let tasks = pool.threads().min(if by_tiles { plan.tiles } else { panels });
         let each = plan.thread_len();
-        let parts = Parts::new("scratch of a convolution, in bytes", scratch, each, pool.threads())?;
+        let scratch = TaskScratch::new("scratch of a convolution, in bytes", scratch, each, pool.threads())?;
         pool.run(tasks, &|task| {
-            let own = parts.of(task);
+            let own = scratch.of(task);
             let part = |count: usize| task * count / tasks..(task + 1) * count / tasks;
             let (tiles, panels) = if by_tiles { (part(plan.tiles), 0..panels) } else { (0..plan.tiles, part(panels)) };
             let mut work = Work::new(self, &plan, kernel, weights, own);
