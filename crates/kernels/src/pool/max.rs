@@ -2,7 +2,6 @@
 
 use super::window::{PoolShape, Window, sliding};
 use super::{Part, Pixel, Windows, each_block};
-use crate::pointwise::math::maximum;
 use crate::versions::versions;
 use crate::{Isa, KernelError, Level, ThreadPool};
 
@@ -39,36 +38,55 @@ impl<T> Row<'_, T> {
     }
 }
 
+/// Calls `f` with the channels of each tap, from `p.first + at` on.
 #[inline(always)]
-fn greatest<T: Copy>(p: &Pixel<'_, T>, least: T, y: &mut [T], max: impl Fn(T, T) -> T + Copy) {
-    each_block!(y.len(), |at, N| block::<T, N>(p, at, least, y, max));
+fn each_tap<T, const N: usize>(p: &Pixel<'_, T>, at: usize, mut f: impl FnMut(&[T])) {
+    for row in 0..p.rows.count() {
+        let line = p.rows.tap(row) * p.w;
+        for col in 0..p.cols.count() {
+            f(&p.image[(line + p.cols.tap(col)) * p.c + p.first + at..][..N]);
+        }
+    }
 }
 
 /// `N` channels, in registers.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
-fn block<T: Copy, const N: usize>(p: &Pixel<'_, T>, at: usize, least: T, y: &mut [T], max: impl Fn(T, T) -> T) {
-    let mut most = [least; N];
-    for row in 0..p.rows.count() {
-        let line = p.rows.tap(row) * p.w;
-        for col in 0..p.cols.count() {
-            let x = &p.image[(line + p.cols.tap(col)) * p.c + p.first + at..][..N];
-            for i in 0..N {
-                most[i] = max(most[i], x[i]);
-            }
+fn block_u8<const N: usize>(p: &Pixel<'_, u8>, at: usize, y: &mut [u8]) {
+    let mut most = [0; N];
+    each_tap::<_, N>(p, at, |x| {
+        for i in 0..N {
+            most[i] = most[i].max(x[i]);
         }
-    }
+    });
     y[at..at + N].copy_from_slice(&most);
+}
+
+/// [`block_u8`]; NaNs are counted beside: a comparison that knows them would keep the greatest ones in memory.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
+fn block_f32<const N: usize>(p: &Pixel<'_, f32>, at: usize, y: &mut [f32]) {
+    let (mut most, mut nans) = ([f32::NEG_INFINITY; N], [0u32; N]);
+    each_tap::<_, N>(p, at, |x| {
+        for i in 0..N {
+            most[i] = if x[i] > most[i] { x[i] } else { most[i] };
+            nans[i] |= u32::from(x[i].is_nan());
+        }
+    });
+    let y = &mut y[at..at + N];
+    for i in 0..N {
+        y[i] = if nans[i] == 0 { most[i] } else { f32::NAN };
+    }
 }
 
 #[inline(always)]
 fn greatest_u8(p: &Pixel<'_, u8>, y: &mut [u8]) {
-    greatest(p, 0, y, u8::max);
+    each_block!(y.len(), |at, N| block_u8::<N>(p, at, y));
 }
 
 #[inline(always)]
 fn greatest_f32(p: &Pixel<'_, f32>, y: &mut [f32]) {
-    greatest(p, f32::NEG_INFINITY, y, maximum);
+    each_block!(y.len(), |at, N| block_f32::<N>(p, at, y));
 }
 
 versions! {
