@@ -5,6 +5,7 @@ use super::isa::execute_on;
 use super::program::{Input, MAX_INPUTS, MAX_OUTPUTS, Output, Program};
 use super::sink::Sink;
 use crate::{Isa, KernelError, SharedMut, ThreadPool};
+use std::ops::Range;
 
 /// Most dimensions of an iteration space.
 pub const MAX_RANK: usize = 8;
@@ -167,43 +168,46 @@ impl Pointwise {
         let elements = self.tiles * self.rows_per_tile * self.cols_per_tile;
         let tasks = if elements < SERIAL { 1 } else { pool.threads().min(self.tiles) };
         pool.run(tasks, &|task| {
-            let range = task * self.tiles / tasks..(task + 1) * self.tiles / tasks;
-            with_registers(self.program.registers, |regs| {
-                range.clone().for_each(|tile| self.run_tile(tile, inputs, sinks, regs));
-            });
+            let tiles = task * self.tiles / tasks..(task + 1) * self.tiles / tasks;
+            with_registers(self.program.registers, |regs| self.run_tiles(tiles, inputs, sinks, regs));
         });
         Ok(())
     }
 
-    fn run_tile(&self, tile: usize, inputs: &[Data<'_>], sinks: &[Sink<'_>], regs: &mut [Register]) {
+    fn run_tiles(&self, tiles: Range<usize>, inputs: &[Data<'_>], sinks: &[Sink<'_>], regs: &mut [Register]) {
         let (ni, rank) = (inputs.len(), self.dims.len());
         let (row_dim, col_dim) = (&self.dims[rank - 2], &self.dims[rank - 1]);
-        let (col_tiles, row_tiles) =
-            (col_dim.size.div_ceil(self.cols_per_tile), row_dim.size.div_ceil(self.rows_per_tile));
-        let col = tile % col_tiles * self.cols_per_tile;
-        let row = tile / col_tiles % row_tiles * self.rows_per_tile;
-        let (rows, cols) = (self.rows_per_tile.min(row_dim.size - row), self.cols_per_tile.min(col_dim.size - col));
-        let mut at = [0; MAX_INPUTS + MAX_OUTPUTS];
-        let at = &mut at[..ni + sinks.len()];
-        let mut rest = tile / col_tiles / row_tiles;
-        for dim in self.dims[..rank - 2].iter().rev() {
-            let index = rest % dim.size;
-            rest /= dim.size;
-            at.iter_mut().zip(&dim.steps).for_each(|(a, s)| *a += index * s);
-        }
-        for (a, (r, c)) in at.iter_mut().zip(row_dim.steps.iter().zip(&col_dim.steps)) {
-            *a += row * r + col * c;
-        }
         let mut ins = [InView { data: Data::U8(&[]), base: 0, row: 0, col: 0 }; MAX_INPUTS];
         for (i, (view, data)) in ins.iter_mut().zip(inputs).enumerate() {
-            *view = InView { data: *data, base: at[i], row: row_dim.steps[i], col: col_dim.steps[i] };
+            *view = InView { data: *data, base: 0, row: row_dim.steps[i], col: col_dim.steps[i] };
         }
         let mut outs = [OutView { data: Sink::U8(SharedMut::new(&mut [])), base: 0, row: 0 }; MAX_OUTPUTS];
         for (o, (view, data)) in outs.iter_mut().zip(sinks).enumerate() {
-            *view = OutView { data: *data, base: at[ni + o], row: row_dim.steps[ni + o] };
+            *view = OutView { data: *data, base: 0, row: row_dim.steps[ni + o] };
         }
-        let frame = Frame { rows, cols, inputs: &ins[..ni], outputs: &outs[..sinks.len()] };
-        execute_on(self.isa, &self.program, &frame, regs);
+        for tile in tiles {
+            let (from, [rows, cols]) = self.tile(tile);
+            let at = |i: usize| from.iter().zip(&self.dims).map(|(index, dim)| index * dim.steps[i]).sum();
+            ins[..ni].iter_mut().enumerate().for_each(|(i, view)| view.base = at(i));
+            outs[..sinks.len()].iter_mut().enumerate().for_each(|(o, view)| view.base = at(ni + o));
+            let frame = Frame { rows, cols, inputs: &ins[..ni], outputs: &outs[..sinks.len()] };
+            execute_on(self.isa, &self.program, &frame, regs);
+        }
+    }
+
+    /// Where a tile begins in each dimension, and its rows and columns.
+    fn tile(&self, tile: usize) -> ([usize; MAX_RANK], [usize; 2]) {
+        let rank = self.dims.len();
+        let (row_size, col_size) = (self.dims[rank - 2].size, self.dims[rank - 1].size);
+        let (row_tiles, col_tiles) = (row_size.div_ceil(self.rows_per_tile), col_size.div_ceil(self.cols_per_tile));
+        let (row, col) = (tile / col_tiles % row_tiles * self.rows_per_tile, tile % col_tiles * self.cols_per_tile);
+        let mut from = [0; MAX_RANK];
+        (from[rank - 2], from[rank - 1]) = (row, col);
+        let mut rest = tile / col_tiles / row_tiles;
+        for (index, dim) in from.iter_mut().zip(&self.dims[..rank - 2]).rev() {
+            (*index, rest) = (rest % dim.size, rest / dim.size);
+        }
+        (from, [self.rows_per_tile.min(row_size - row), self.cols_per_tile.min(col_size - col)])
     }
 }
 
