@@ -82,210 +82,147 @@ fn portable(t: &Task<'_>) {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
+    use super::super::vector::Partial;
     use super::{PIXELS, Task};
-    use std::arch::x86_64::*;
+    use std::arch::x86_64::{__m256, __m512};
 
     /// Most inputs of a row of taps that slide.
     const SLIDING: usize = PIXELS + 5 - 1;
 
-    macro_rules! groups {
-        ($t:ident, $pixels:ident) => {
-            let mut first = 0;
-            while first + PIXELS <= $t.pixels {
-                $pixels::<PIXELS>($t, first);
-                first += PIXELS;
-            }
-            while first + 2 <= $t.pixels {
-                $pixels::<2>($t, first);
-                first += 2;
-            }
-            if first < $t.pixels {
-                $pixels::<1>($t, first);
-            }
-        };
-    }
-
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
     pub(super) unsafe fn avx512(t: &Task<'_>) {
         // SAFETY: `Task::check`.
-        unsafe {
-            groups!(t, avx512_pixels);
-        }
-    }
-
-    /// `P` pixels from `first` on.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-    unsafe fn avx512_pixels<const P: usize>(t: &Task<'_>, first: usize) {
-        let mut c = 0;
-        // SAFETY: `Task::check`.
-        unsafe {
-            while c + 32 <= t.channels {
-                match t.slides {
-                    3 => avx512_block::<P, 2, 3>(t, first, c, 0xffff),
-                    5 => avx512_block::<P, 2, 5>(t, first, c, 0xffff),
-                    _ => avx512_block::<P, 2, 0>(t, first, c, 0xffff),
-                }
-                c += 32;
-            }
-            while c < t.channels {
-                let left = (t.channels - c).min(16);
-                avx512_block::<P, 1, 0>(t, first, c, ((1u32 << left) - 1) as __mmask16);
-                c += 16;
-            }
-        }
-    }
-
-    /// `V` vectors of channels from `c`; `mask` holds for each of them. Of `K` taps that slide, if there are any, each
-    /// input is loaded once.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-    unsafe fn avx512_block<const P: usize, const V: usize, const K: usize>(
-        t: &Task<'_>,
-        first: usize,
-        c: usize,
-        mask: __mmask16,
-    ) {
-        let (x0, w0) = (t.x.as_ptr().wrapping_add(first * t.x_step), t.weights.as_ptr());
-        let mut acc = [[_mm512_setzero_ps(); V]; P];
-        let (lo, hi) = (_mm512_set1_ps(t.clamp.0), _mm512_set1_ps(t.clamp.1));
-        // SAFETY: `Task::check` bounds all channels of every tap, bias and pixel; masked lanes are not touched.
-        unsafe {
-            for p in 0..P {
-                for v in 0..V {
-                    acc[p][v] = _mm512_maskz_loadu_ps(mask, w0.add(c + v * 16));
-                }
-            }
-            if K > 0 {
-                for row in t.taps.chunks_exact(K) {
-                    for v in 0..V {
-                        let mut xs = [_mm512_setzero_ps(); SLIDING];
-                        for i in 0..P + K - 1 {
-                            xs[i] = _mm512_loadu_ps(x0.add(row[0].0 + i * t.x_step + c + v * 16));
-                        }
-                        for k in 0..K {
-                            let w = _mm512_loadu_ps(w0.add(row[k].1 + c + v * 16));
-                            for p in 0..P {
-                                acc[p][v] = _mm512_fmadd_ps(xs[p + k], w, acc[p][v]);
-                            }
-                        }
-                    }
-                }
-            } else {
-                for (x, w) in t.taps {
-                    for v in 0..V {
-                        let w = _mm512_maskz_loadu_ps(mask, w0.add(w + c + v * 16));
-                        for p in 0..P {
-                            let x = _mm512_maskz_loadu_ps(mask, x0.add(x + p * t.x_step + c + v * 16));
-                            acc[p][v] = _mm512_fmadd_ps(x, w, acc[p][v]);
-                        }
-                    }
-                }
-            }
-            for p in 0..P {
-                for v in 0..V {
-                    let y = _mm512_min_ps(hi, _mm512_max_ps(lo, acc[p][v]));
-                    let to = t.out.as_mut_ptr().add(t.at + (first + p) * t.out_step + c + v * 16);
-                    _mm512_mask_storeu_ps(to, mask, y);
-                }
-            }
-        }
+        unsafe { pixels::<__m512>(t) }
     }
 
     #[target_feature(enable = "avx2,fma")]
     pub(super) unsafe fn avx2(t: &Task<'_>) {
         // SAFETY: `Task::check`.
-        unsafe {
-            groups!(t, avx2_pixels);
-        }
+        unsafe { pixels::<__m256>(t) }
     }
 
-    /// `P` pixels from `first` on.
-    #[inline]
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn avx2_pixels<const P: usize>(t: &Task<'_>, first: usize) {
-        let mut c = 0;
+    #[inline(always)]
+    unsafe fn pixels<V: Partial>(t: &Task<'_>) {
+        let mut first = 0;
         // SAFETY: `Task::check`.
         unsafe {
-            // Inputs that slide leave registers for one vector.
-            while !matches!(t.slides, 3 | 5) && c + 16 <= t.channels {
-                avx2_block::<P, 2, 0>(t, first, c);
-                c += 16;
+            while first + PIXELS <= t.pixels {
+                channels::<V, PIXELS>(t, first);
+                first += PIXELS;
             }
-            while c + 8 <= t.channels {
-                match t.slides {
-                    3 => avx2_block::<P, 1, 3>(t, first, c),
-                    5 => avx2_block::<P, 1, 5>(t, first, c),
-                    _ => avx2_block::<P, 1, 0>(t, first, c),
-                }
-                c += 8;
+            while first + 2 <= t.pixels {
+                channels::<V, 2>(t, first);
+                first += 2;
             }
-            if c < t.channels {
-                avx2_tail::<P>(t, first, c);
+            if first < t.pixels {
+                channels::<V, 1>(t, first);
             }
         }
     }
 
-    /// As [`avx512_block`].
-    #[inline]
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn avx2_block<const P: usize, const V: usize, const K: usize>(t: &Task<'_>, first: usize, c: usize) {
-        let (x0, w0) = (t.x.as_ptr().wrapping_add(first * t.x_step), t.weights.as_ptr());
-        let mut acc = [[_mm256_setzero_ps(); V]; P];
-        let (lo, hi) = (_mm256_set1_ps(t.clamp.0), _mm256_set1_ps(t.clamp.1));
-        // SAFETY: `Task::check` bounds all channels of every tap, bias and pixel; `c + 8 V <= channels`.
+    /// `P` pixels from `first` on. The last register repeats some channels.
+    #[inline(always)]
+    unsafe fn channels<V: Partial, const P: usize>(t: &Task<'_>, first: usize) {
+        let (mut c, end) = (0, t.channels);
+        if end < V::LANES {
+            // SAFETY: `Task::check`.
+            return unsafe { few::<V, P>(t, first) };
+        }
+        // Of 16 registers inputs that slide leave some for one vector.
+        let pairs = V::LANES == 16 || !matches!(t.slides, 3 | 5);
+        // SAFETY: `Task::check`.
         unsafe {
+            while pairs && c + 2 * V::LANES <= end {
+                taps::<V, P, 2>(t, first, c);
+                c += 2 * V::LANES;
+            }
+            while c + V::LANES <= end {
+                taps::<V, P, 1>(t, first, c);
+                c += V::LANES;
+            }
+            if c < end {
+                taps::<V, P, 1>(t, first, end - V::LANES);
+            }
+        }
+    }
+
+    /// Channels that do not fill a register.
+    #[inline(always)]
+    unsafe fn few<V: Partial, const P: usize>(t: &Task<'_>, first: usize) {
+        let (x0, w0, n) = (t.x.as_ptr().wrapping_add(first * t.x_step), t.weights.as_ptr(), t.channels);
+        // SAFETY: `Task::check` bounds all channels of every tap, bias and pixel; others are not touched.
+        unsafe {
+            let mut acc = [V::load_first(n, w0); P];
+            for (x, w) in t.taps {
+                let w = V::load_first(n, w0.add(*w));
+                for p in 0..P {
+                    acc[p] = V::load_first(n, x0.add(x + p * t.x_step)).fma(w, acc[p]);
+                }
+            }
+            let (lo, hi) = (V::splat(t.clamp.0), V::splat(t.clamp.1));
             for p in 0..P {
-                for v in 0..V {
-                    acc[p][v] = _mm256_loadu_ps(w0.add(c + v * 8));
+                acc[p].clamp(lo, hi).store_first(n, t.out.as_mut_ptr().add(t.at + (first + p) * t.out_step));
+            }
+        }
+    }
+
+    /// `N` registers of channels from `c` on.
+    #[inline(always)]
+    unsafe fn taps<V: Partial, const P: usize, const N: usize>(t: &Task<'_>, first: usize, c: usize) {
+        // SAFETY: `Task::check`.
+        unsafe {
+            match t.slides {
+                3 => block::<V, P, N, 3>(t, first, c),
+                5 => block::<V, P, N, 5>(t, first, c),
+                _ => block::<V, P, N, 0>(t, first, c),
+            }
+        }
+    }
+
+    /// Of `K` taps that slide, if there are any, each input is loaded once.
+    #[inline(always)]
+    unsafe fn block<V: Partial, const P: usize, const N: usize, const K: usize>(t: &Task<'_>, first: usize, c: usize) {
+        let (x0, w0) = (t.x.as_ptr().wrapping_add(first * t.x_step), t.weights.as_ptr());
+        // SAFETY: `Task::check` bounds all channels of every tap, bias and pixel; the registers' end with the last.
+        unsafe {
+            let mut acc = [[V::splat(0.0); N]; P];
+            let (lo, hi) = (V::splat(t.clamp.0), V::splat(t.clamp.1));
+            for p in 0..P {
+                for v in 0..N {
+                    acc[p][v] = V::load(w0.add(c + v * V::LANES));
                 }
             }
             if K > 0 {
                 for row in t.taps.chunks_exact(K) {
-                    for v in 0..V {
-                        let mut xs = [_mm256_setzero_ps(); SLIDING];
+                    for v in 0..N {
+                        let mut xs = [V::splat(0.0); SLIDING];
                         for i in 0..P + K - 1 {
-                            xs[i] = _mm256_loadu_ps(x0.add(row[0].0 + i * t.x_step + c + v * 8));
+                            xs[i] = V::load(x0.add(row[0].0 + i * t.x_step + c + v * V::LANES));
                         }
                         for k in 0..K {
-                            let w = _mm256_loadu_ps(w0.add(row[k].1 + c + v * 8));
+                            let w = V::load(w0.add(row[k].1 + c + v * V::LANES));
                             for p in 0..P {
-                                acc[p][v] = _mm256_fmadd_ps(xs[p + k], w, acc[p][v]);
+                                acc[p][v] = xs[p + k].fma(w, acc[p][v]);
                             }
                         }
                     }
                 }
             } else {
                 for (x, w) in t.taps {
-                    for v in 0..V {
-                        let w = _mm256_loadu_ps(w0.add(w + c + v * 8));
+                    for v in 0..N {
+                        let w = V::load(w0.add(w + c + v * V::LANES));
                         for p in 0..P {
-                            let x = _mm256_loadu_ps(x0.add(x + p * t.x_step + c + v * 8));
-                            acc[p][v] = _mm256_fmadd_ps(x, w, acc[p][v]);
+                            let x = V::load(x0.add(x + p * t.x_step + c + v * V::LANES));
+                            acc[p][v] = x.fma(w, acc[p][v]);
                         }
                     }
                 }
             }
             for p in 0..P {
-                for v in 0..V {
-                    let y = _mm256_min_ps(hi, _mm256_max_ps(lo, acc[p][v]));
-                    _mm256_storeu_ps(t.out.as_mut_ptr().add(t.at + (first + p) * t.out_step + c + v * 8), y);
+                for v in 0..N {
+                    let to = t.out.as_mut_ptr().add(t.at + (first + p) * t.out_step + c + v * V::LANES);
+                    acc[p][v].clamp(lo, hi).store(to);
                 }
-            }
-        }
-    }
-
-    /// The last channels, fewer than a vector, one at a time.
-    #[inline]
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn avx2_tail<const P: usize>(t: &Task<'_>, first: usize, c: usize) {
-        for p in first..first + P {
-            for c in c..t.channels {
-                let terms = t.taps.iter().map(|(x, w)| (t.x[x + p * t.x_step + c], t.weights[w + c]));
-                let sum = terms.fold(t.weights[c], |acc, (x, w)| x.mul_add(w, acc));
-                let y = super::clamp(sum, t.clamp.0, t.clamp.1);
-                // SAFETY: `Task::check`.
-                unsafe { *t.out.as_mut_ptr().add(t.at + p * t.out_step + c) = y };
             }
         }
     }

@@ -8,6 +8,7 @@ mod depthwise;
 mod geometry;
 mod lanes;
 mod transposed;
+mod vector;
 mod winograd;
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 #![allow(unsafe_code, reason = "vector loads and stores through pointers")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
+use super::super::vector::Vector;
 use super::transform::{Task, weights_line};
-use super::vector::Vector;
 use super::{DEPTH, PATCH, TERMS};
 
 /// Most tiles: a line of their terms fills 24 of 32 registers.

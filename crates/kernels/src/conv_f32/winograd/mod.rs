@@ -13,7 +13,6 @@
 
 mod few;
 mod transform;
-mod vector;
 
 #[cfg(test)]
 mod tests;

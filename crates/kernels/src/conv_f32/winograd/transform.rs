@@ -11,7 +11,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores through pointers")]
 #![allow(clippy::needless_range_loop, reason = "fixed trip counts over registers")]
 
-use super::vector::Vector;
+use super::super::vector::Vector;
 use super::{DEPTH, PATCH, SIDE, TERMS};
 use crate::{Isa, Level, SharedMut};
 #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! A register of lanes, of each instruction set: what the transforms are written in.
+//! A register of lanes, of each instruction set: what the transforms of tiles and depthwise convolutions are written in.
 #![allow(unsafe_code, reason = "vector loads and stores through pointers")]
 
 use crate::pointwise::math;
@@ -148,3 +148,56 @@ vector!(__m256, 8, "avx2,fma", _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps
 #[cfg(target_arch = "x86_64")]
 vector!(__m512, 16, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma", _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps
     _mm512_add_ps _mm512_sub_ps _mm512_mul_ps _mm512_fmadd_ps _mm512_min_ps _mm512_max_ps);
+
+/// Registers of which the first lanes alone can be loaded and stored.
+///
+/// # Safety
+/// As [`Vector`]'s functions; as many elements are there as are asked for, at most as many as there are lanes.
+#[cfg(target_arch = "x86_64")]
+pub(super) trait Partial: Vector {
+    /// The other lanes are zeros.
+    unsafe fn load_first(count: usize, from: *const f32) -> Self;
+    unsafe fn store_first(self, count: usize, to: *mut f32);
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Partial for __m512 {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+    unsafe fn load_first(count: usize, from: *const f32) -> Self {
+        // SAFETY: the caller's promise; other lanes are not touched.
+        unsafe { _mm512_maskz_loadu_ps(((1u32 << count) - 1) as __mmask16, from) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+    unsafe fn store_first(self, count: usize, to: *mut f32) {
+        // SAFETY: as above.
+        unsafe { _mm512_mask_storeu_ps(to, ((1u32 << count) - 1) as __mmask16, self) };
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Partial for __m256 {
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn load_first(count: usize, from: *const f32) -> Self {
+        // SAFETY: the caller's promise; other lanes are not touched.
+        unsafe { _mm256_maskload_ps(from, first(count)) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn store_first(self, count: usize, to: *mut f32) {
+        // SAFETY: as above.
+        unsafe { _mm256_maskstore_ps(to, first(count), self) };
+    }
+}
+
+/// All bits of the first lanes.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn first(count: usize) -> __m256i {
+    _mm256_cmpgt_epi32(_mm256_set1_epi32(count as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
+}
